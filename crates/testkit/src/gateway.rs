@@ -90,7 +90,7 @@ impl Builder {
     /// When the program cannot be started.
     #[must_use]
     pub fn launch(self) -> Gateway {
-        let file = self.write_config();
+        let file = self.write(&self.config);
         let child = Command::new(&self.binary)
             .arg("serve")
             .arg("-c")
@@ -114,11 +114,15 @@ impl Builder {
     /// When the program cannot be started.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
-        let file = self.write_config();
+        self.write(&self.config);
+        self.run_beside(arguments)
+    }
+
+    fn run_beside(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
         let output = Command::new(&self.binary)
             .args(arguments)
             .arg("-c")
-            .arg(file)
+            .arg(self.directory.path().join("nagaya.toml"))
             .stdin(Stdio::null())
             .output()
             .expect("run the gateway's binary");
@@ -126,8 +130,8 @@ impl Builder {
         (output.status, text(&output.stdout), text(&output.stderr))
     }
 
-    fn write_config(&self) -> PathBuf {
-        let mut text = self.config.clone();
+    fn write(&self, config: &str) -> PathBuf {
+        let mut text = config.to_owned();
         for (name, value) in &self.values {
             text = text.replace(name, value);
         }
@@ -177,6 +181,27 @@ impl Gateway {
     #[must_use]
     pub fn ask(&self, request: &[u8]) -> Outcome {
         self.client().ask(request)
+    }
+
+    /// Runs `nagaya WORDS -c FILE` beside it, to its end; status, stdout and stderr.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn command(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let (status, out, err) = self.builder.run_beside(words);
+        (status.code(), out, err)
+    }
+
+    /// As [`Gateway::command`] of one that has to succeed; its stdout.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn told(&self, words: &[&str]) -> String {
+        let (status, out, err) = self.command(words);
+        assert_eq!(status, Some(0), "{words:?}: {out}{err}");
+        out
     }
 
     /// The directory `{dir}` stands for.
@@ -278,9 +303,8 @@ impl Gateway {
     }
 
     /// Writes another configuration in place, placeholders filled in, without a word to anybody.
-    pub fn place(&mut self, config: &str) {
-        config.clone_into(&mut self.builder.config);
-        self.builder.write_config();
+    pub fn place(&self, config: &str) {
+        self.builder.write(config);
     }
 
     /// Waits until stderr says `text`.

@@ -163,13 +163,7 @@ fn body(reply: &Reply) -> String {
 
 /// What the command says of the gateway.
 fn status(gateway: &Gateway) -> String {
-    let socket = gateway.directory().path().join("control");
-    let status = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(["status", "--socket"])
-        .arg(socket)
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&status.stdout).into_owned()
+    gateway.command(&["status"]).1
 }
 
 /// Sends a request whose answer is not waited for; the program ends with the client.
@@ -285,12 +279,7 @@ fn who_takes_most_of_the_machine_is_told() {
     }
     let gateway = builder(&WEIGHTS).start();
     let _spins = begin(&gateway, "/one/spin.cgi");
-    let top = |words: &[&str]| {
-        let mut top = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"));
-        let top = top.arg("top").args(words).arg("--socket");
-        let top = top.arg(gateway.directory().path().join("control"));
-        String::from_utf8(top.output().unwrap().stdout).unwrap()
-    };
+    let top = |words: &[&str]| gateway.command(&[&["top"], words].concat()).1;
     let cores = eventually(PATIENCE, "the tenant's processor time", || {
         let answer = top(&["--json", "-n", "1"]);
         let rest = answer.strip_prefix(r#"[{"tenant":"shared","cpu_cores":"#)?;

@@ -107,15 +107,7 @@ fn a_pool_is_born_in_its_tenants_group_bound_by_it_and_killed_with_all_it_left()
     let ask = |page: &str| get(&gateway, "app.test", page);
     let line = membership(&body(&ask("/where.php")), Controller::Pids);
     assert!(line.contains("/tenant-shared/"), "{line}");
-    let command = |words: &[&str]| {
-        let socket = gateway.directory().path().join("control");
-        let run = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-            .args(words)
-            .arg("--socket")
-            .arg(socket)
-            .output();
-        String::from_utf8_lossy(&run.unwrap().stdout).into_owned()
-    };
+    let command = |words: &[&str]| gateway.command(words).1;
     let told = command(&["pools", "--json"]);
     for field in ["\"cpu_us\":", "\"memory_bytes\":", "\"state\":\"warm\""] {
         assert!(told.contains(field), "{field}: {told}");

@@ -127,17 +127,7 @@ fn answered_by_first(gateway: &Gateway) -> usize {
 }
 
 fn sensors(gateway: &Gateway) -> String {
-    asked(gateway, &["sensors", "--json"])
-}
-
-fn asked(gateway: &Gateway, words: &[&str]) -> String {
-    let socket = gateway.directory().path().join("control");
-    let output = Command::new(NAGAYA)
-        .args(words)
-        .args(["--socket", socket.to_str().unwrap()])
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    gateway.command(&["sensors", "--json"]).1
 }
 
 #[test]
@@ -176,14 +166,14 @@ fn servers_are_asked_as_their_agents_say() {
     });
     let shows = |part: &str| {
         eventually(PATIENCE, part, || {
-            asked(&gateway, &["status"]).contains(part).then_some(())
+            gateway.command(&["status"]).1.contains(part).then_some(())
         });
     };
     shows(" up · weight 50% ");
     first.say("drain\n");
     comes_to(0);
     shows(" drain ");
-    let json = asked(&gateway, &["status", "--json"]);
+    let json = gateway.command(&["status", "--json"]).1;
     assert!(json.contains("\"agent_weight\":0,\"drain\":true"), "{json}");
     assert!(
         json.contains("\"agent_weight\":1,\"drain\":false"),

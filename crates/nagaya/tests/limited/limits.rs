@@ -1,7 +1,6 @@
 //! Limits end to end: who passes, who waits, who is refused, and that nothing is left behind.
 
 use crate::fixtures::php;
-use std::process::Command;
 
 use crate::fixtures::limited::{Gate, ask, await_counts, count, held, replies, send};
 use crate::fixtures::php::{Wish, get};
@@ -138,14 +137,8 @@ fn a_limit_is_changed_while_it_is_full_and_whoever_waits_goes_on() {
     let list = ask(&gateway, "limits list");
     let identity = list.lines().find(|line| line.contains("pages")).unwrap();
     let identity = identity.split("  ").next().unwrap().to_owned();
-    let config = gateway.directory().path().join("nagaya.toml");
-    let output = Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(["limits", "set", &identity, "concurrent=3", "queue=9", "-c"])
-        .arg(config)
-        .output()
-        .unwrap();
-    let answer = String::from_utf8_lossy(&output.stdout);
-    assert!(answer.contains("concurrent 3, queue 9"), "{output:?}");
+    let answer = gateway.told(&["limits", "set", &identity, "concurrent=3", "queue=9"]);
+    assert!(answer.contains("concurrent 3, queue 9"), "{answer}");
     await_counts(&gateway, 3, 1);
     gate.open();
     assert_eq!(count(&replies(clients), 200), 4);

@@ -2,7 +2,6 @@
 //! with lines nobody needs any more, and forgotten again; and how what is typed wrong is told.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,40 +47,20 @@ fn ready(gateway: Gateway) -> Gateway {
     gateway
 }
 
-fn nagaya(gateway: &Gateway, words: &[&str]) -> Output {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let command = Command::new(NAGAYA)
-        .args(words)
-        .arg("-c")
-        .arg(config)
-        .output();
-    command.unwrap()
-}
-
-/// What a command that has to succeed prints.
-fn fine(gateway: &Gateway, words: &[&str]) -> String {
-    let output = nagaya(gateway, words);
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// What a command that has to fail complains of.
 fn complaint(gateway: &Gateway, words: &[&str]) -> String {
-    let output = nagaya(gateway, words);
-    assert!(!output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stderr).unwrap()
+    let (status, out, err) = gateway.command(words);
+    assert_ne!(status, Some(0), "{words:?}: {out}{err}");
+    err
 }
 
 fn set(gateway: &Gateway, words: &[&str]) -> String {
-    fine(
-        gateway,
-        &[&["limits", "set", "site a.test/site"], words].concat(),
-    )
+    gateway.told(&[&["limits", "set", "site a.test/site"], words].concat())
 }
 
 /// The line of `limits list` about the first limit: what it is, and who says so.
 fn listed(gateway: &Gateway) -> String {
-    let list = fine(gateway, &["limits", "list"]);
+    let list = gateway.told(&["limits", "list"]);
     let line = list
         .lines()
         .find(|line| line.starts_with("site a.test/site "));
@@ -142,25 +121,24 @@ fn what_is_kept_holds_over_reloads_and_a_lost_server_until_it_is_forgotten() {
     kill_process(server, Signal::KILL).unwrap();
     eventually(PATIENCE, "another server", || {
         // What it says when it is ready must not count as the next reload.
-        (nagaya(&gateway, &["limits", "list"]).status.success()
+        (gateway.command(&["limits", "list"]).0 == Some(0)
             && gateway.server_pid() != server.as_raw_nonzero().get().unsigned_abs()
             && reloads(&gateway) > before)
             .then_some(())
     });
     assert_listed(&gateway, "concurrent 4, queue 8, wait 2s", &place);
-    let dump = fine(&gateway, &["check", "--dump"]);
+    let dump = gateway.told(&["check", "--dump"]);
     assert!(
         dump.contains("concurrent = 4, queue = 8") && dump.contains(&format!("{FILE}:{line} ")),
         "{dump}"
     );
-    let output = nagaya(&gateway, &["limits", "set", "site a.test/site", "--forget"]);
-    let answer = String::from_utf8(output.stdout).unwrap();
+    let (_, answer, told) = gateway.command(&["limits", "set", "site a.test/site", "--forget"]);
     assert!(
         answer.starts_with("site a.test/site: removed from ")
             && answer.contains("concurrent 1, queue 1, wait 2s, as configured"),
         "{answer}"
     );
-    assert!(output.stderr.is_empty());
+    assert_eq!(told, "");
     assert_listed(&gateway, "concurrent 1, queue 1, wait 2s", "config");
     reload(&mut gateway, CONFIG);
     assert_listed(&gateway, "concurrent 2, queue 1, wait 2s", "config");
@@ -174,7 +152,7 @@ fn a_start_reads_what_was_kept_and_a_line_that_goes_moves_the_others() {
     );
     let gateway = started_with(&text);
     assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 3");
-    fine(&gateway, &["limits", "set", "site a.test/path", "--forget"]);
+    gateway.told(&["limits", "set", "site a.test/path", "--forget"]);
     assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
     assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
 }
@@ -220,8 +198,8 @@ fn a_line_for_a_limit_that_is_gone_is_a_warning_and_can_be_removed() {
     reload(&mut gateway, &other);
     let told = "there is no limit `site a.test/site`";
     assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
-    let output = nagaya(&gateway, &["check"]);
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains(told));
+    let (status, _, said) = gateway.command(&["check"]);
+    assert!(status == Some(0) && said.contains(told), "{said}");
     let answer = set(&gateway, &["--forget"]);
     assert!(answer.contains("no limit is called so"), "{answer}");
     assert_eq!(
@@ -267,7 +245,7 @@ fn one_command_writes_at_a_time_and_what_another_left_behind_is_no_hindrance() {
     assert!(complaint(&gateway, &words).contains("try again"));
     assert_eq!(std::fs::read_to_string(overrides(&gateway)).unwrap(), KEPT);
     drop(lock);
-    fine(&gateway, &words);
+    gateway.told(&words);
     assert!(!new.exists());
     assert_listed(&gateway, "concurrent 7, queue 5, wait 2s", "kept, line 2");
 }
@@ -282,7 +260,7 @@ fn a_name_as_it_stands_in_the_table_is_kept_to_the_letter() {
         "concurrent=4",
         "--keep",
     ];
-    fine(&gateway, &words);
+    gateway.told(&words);
     let error = complaint(
         &gateway,
         &[
@@ -325,7 +303,7 @@ fn what_is_kept_while_a_reload_is_under_way_is_read_after_it() {
     kill_process(server, Signal::CONT).unwrap();
     gateway.wait_for_message("ready: generation 3 ");
     assert_listed(&gateway, "concurrent 7, queue 1, wait 2s", "kept, line 2");
-    assert!(fine(&gateway, &["limits", "list"]).ends_with("/kept\n"));
+    assert!(gateway.told(&["limits", "list"]).ends_with("/kept\n"));
 }
 
 #[test]
@@ -333,7 +311,7 @@ fn check_and_the_log_tell_that_limits_are_changed() {
     let mut gateway = started_with(KEPT);
     let file = overrides(&gateway).display().to_string();
     let told = format!("1 limit is changed by {file} (line 2)");
-    let checked = fine(&gateway, &["check"]);
+    let checked = gateway.told(&["check"]);
     assert!(checked.ends_with(&format!("\nnote: {told}\n")), "{checked}");
     gateway.wait_for_message(&format!("with 1 workers; {told}"));
     reload(&mut gateway, &CONFIG.replace("fine", "other"));
@@ -343,7 +321,7 @@ fn check_and_the_log_tell_that_limits_are_changed() {
         .find(|line| line.contains("ready: generation 2"));
     assert!(ready.is_some_and(|line| line.contains(&told)), "{log}");
     set(&gateway, &["--forget"]);
-    assert!(!fine(&gateway, &["check"]).contains("note"));
+    assert!(!gateway.told(&["check"]).contains("note"));
 }
 
 #[test]
@@ -357,9 +335,8 @@ fn what_is_typed_wrong_is_told_in_a_line_and_ends_with_two() {
     ] {
         for keep in [&[][..], &["--keep"]] {
             let words = [&["limits", "set", limit, change], keep].concat();
-            let output = nagaya(&gateway, &words);
-            assert_eq!(output.status.code(), Some(2), "{output:?}");
-            let told_is = String::from_utf8(output.stderr).unwrap();
+            let (status, _, told_is) = gateway.command(&words);
+            assert_eq!(status, Some(2), "{told_is}");
             let is_a_line = told_is.lines().count() == 1 && !told_is.contains("error:");
             assert!(is_a_line && told_is.contains(told), "{told_is}");
         }
@@ -374,15 +351,11 @@ fn a_change_of_a_rule_without_a_name_is_set_and_not_kept() {
     let told = complaint(&gateway, &[&words[..], &["--keep"]].concat());
     assert!(told.contains("rule 1 of a.test has no name"), "{told}");
     assert!(!overrides(&gateway).exists());
-    assert!(fine(&gateway, &words).contains("concurrent 4"));
+    assert!(gateway.told(&words).contains("concurrent 4"));
     let entry = "[limits]\n\"rule a.test/rule 1/rule\" = { concurrent = 7 }\n";
     gateway.directory().write(FILE, entry);
-    let output = nagaya(&gateway, &["check"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        output.status.success() && told.contains("has no name"),
-        "{told}"
-    );
+    let (status, _, told) = gateway.command(&["check"]);
+    assert!(status == Some(0) && told.contains("has no name"), "{told}");
 }
 
 #[test]
@@ -398,11 +371,10 @@ fn a_mistake_in_the_configuration_on_disk_locks_nobody_out_of_the_gateway_that_r
         &["limits", "top"],
         &["limits", "set", "site a.test/site", "queue=3"],
     ] {
-        let output = nagaya(&gateway, words);
-        assert!(output.status.success(), "{output:?}");
-        let told = String::from_utf8(output.stderr).unwrap();
+        let (status, out, told) = gateway.command(words);
+        assert_eq!(status, Some(0), "{out}{told}");
         let is_a_line = told.lines().count() == 1 && told.contains("nagaya check -c");
-        assert!(is_a_line && !output.stdout.is_empty(), "{words:?}: {told}");
+        assert!(is_a_line && !out.is_empty(), "{words:?}: {told}");
     }
     assert!(complaint(&gateway, &["why", "0"]).contains("no refusal of request 0"));
     let words = ["limits", "set", "site a.test/site", "queue=5", "--keep"];
@@ -416,5 +388,5 @@ fn a_mistake_in_the_configuration_on_disk_locks_nobody_out_of_the_gateway_that_r
     assert!(told.contains("--socket PATH"), "{told}");
     let socket = gateway.directory().path().join("control");
     let words = ["limits", "list", "--socket", socket.to_str().unwrap()];
-    assert!(fine(&gateway, &words).contains("queue 3"));
+    assert!(gateway.told(&words).contains("queue 3"));
 }

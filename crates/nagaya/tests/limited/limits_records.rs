@@ -2,7 +2,6 @@
 //! that made-up keys cannot flood.
 
 use crate::fixtures::limited;
-use std::process::Command;
 use std::time::Instant;
 
 use crate::fixtures::limited::{Gate, ask, await_counts, count, held, replies, send};
@@ -36,18 +35,6 @@ fn gateway(upstream: &ScriptedUpstream, limits: &str) -> Gateway {
         .start()
 }
 
-/// What `nagaya why` prints.
-fn why(gateway: &Gateway, id: &str) -> String {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let output = Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(["why", id, "-c"])
-        .arg(config)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 #[test]
 fn what_a_limit_in_shadow_would_have_refused_is_found_like_a_refusal() {
     let gate = Gate::default();
@@ -64,7 +51,7 @@ fn what_a_limit_in_shadow_would_have_refused_is_found_like_a_refusal() {
     gateway.wait_for_message("/page concurrent 1/1 queue 0/0: 1 would be refused (shadow)");
     let id = replies[1].head.field("X-Request-Id").unwrap();
     assert!(gateway.stderr().contains(&format!("request_id={id}")));
-    let why = why(&gateway, id);
+    let why = gateway.told(&["why", id]);
     for part in [
         "passed: would have been refused",
         "limit_full",

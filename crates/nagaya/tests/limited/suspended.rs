@@ -1,7 +1,6 @@
 //! Tenants that an operator suspends: who is refused, how that is told, and how long it lasts.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, reply};
@@ -45,17 +44,9 @@ fn gateway(upstream: &ScriptedUpstream, overrides: &str) -> Gateway {
     gateway
 }
 
-fn nagaya(gateway: &Gateway, words: &[&str]) -> Output {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let mut command = Command::new(NAGAYA);
-    command.args(words).arg("-c").arg(config).output().unwrap()
-}
-
 #[track_caller]
 fn tenant(gateway: &Gateway, order: &str, name: &str) -> String {
-    let output = nagaya(gateway, &["tenant", order, name]);
-    assert!(output.status.success(), "{order} {name}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    gateway.told(&["tenant", order, name])
 }
 
 fn answer(gateway: &Gateway, host: &str) -> Reply {
@@ -139,8 +130,7 @@ fn it_lasts_over_reloads_a_lost_server_an_upgrade_and_a_restart_until_it_is_resu
     gateway.signal(Signal::USR2);
     gateway.wait_for_message("the program is a new one");
     assert_eq!(answer(&gateway, "app.test").status, 503);
-    let dump = nagaya(&gateway, &["check", "--dump"]).stdout;
-    let dump = String::from_utf8(dump).unwrap();
+    let (_, dump, _) = gateway.command(&["check", "--dump"]);
     assert!(dump.contains("# tenant shop is suspended\n"), "{dump}");
     assert_eq!(tenant(&gateway, "resume", "shop"), "shop is resumed\n");
     assert_eq!(answer(&gateway, "app.test").status, 200);
@@ -157,8 +147,7 @@ fn a_start_reads_who_is_suspended_and_who_is_no_tenant_any_more_is_a_warning() {
     let gateway = gateway(&upstream, said);
     assert_eq!(answer(&gateway, "other.test").status, 503);
     assert_eq!(answer(&gateway, "app.test").status, 200);
-    let checked = nagaya(&gateway, &["check"]);
-    let warned = String::from_utf8(checked.stderr).unwrap();
+    let (_, _, warned) = gateway.command(&["check"]);
     assert!(
         warned.contains("no site has the tenant `gone`")
             && warned.contains("nagaya tenant resume gone"),
@@ -179,9 +168,8 @@ fn an_unknown_tenant_is_an_error_that_says_who_may_be_meant_and_changes_nothing(
             ("nobody-known", "there are shop, zoo"),
             ("a b", "is no name of a tenant"),
         ] {
-            let output = nagaya(&gateway, &["tenant", order, name]);
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{said}");
+            let (status, _, said) = gateway.command(&["tenant", order, name]);
+            assert_eq!(status, Some(2), "{said}");
             assert!(said.contains(told), "{order}: {said}");
         }
     }

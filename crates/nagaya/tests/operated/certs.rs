@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -34,26 +33,9 @@ hosts = ["figures.example"]
 rules = [{ handler = { metrics = "prometheus" } }]
 "#;
 
-/// What a command of the gateway's says: its status, and both its outputs.
-pub(super) fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let output = Command::new(BINARY)
-        .args(words)
-        .arg("-c")
-        .arg(config)
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
-
 /// The rows of `certs --json`.
 pub(super) fn rows(gateway: &Gateway, name: &str) -> Vec<Value> {
-    let (status, out, err) = said(gateway, &["certs", name, "--json"]);
+    let (status, out, err) = gateway.command(&["certs", name, "--json"]);
     assert_eq!(status, Some(0), "{err}");
     serde_json::from_str(&out).unwrap()
 }
@@ -80,7 +62,7 @@ fn a_misspelt_directory_refuses_a_reload_and_one_that_goes_takes_no_certificate_
     gateway.wait_for_message("anybody on this machine may read the private key");
     let right = fs::read_to_string(&file).unwrap();
     let refused = |name: &str| {
-        let (status, _, told) = said(&gateway, &["reload"]);
+        let (status, _, told) = gateway.command(&["reload"]);
         assert_ne!(status, Some(0), "{told}");
         let why = format!("{name}`: there is no such directory, and certificates would be lost");
         assert!(told.contains(&why), "{told}");
@@ -119,7 +101,7 @@ fn each_certificate_is_told_with_what_was_done_with_it_and_what_is_wrong() {
     );
     let days = row["valid_s"].as_i64().unwrap() / 86_400;
     assert!((29..=30).contains(&days), "{row}");
-    let (_, table, _) = said(&gateway, &["certs"]);
+    let (_, table, _) = gateway.command(&["certs"]);
     let shown = format!("{}/a.pem", directory.display());
     assert!(
         table.contains("a.example +1") && table.contains(&shown),
@@ -149,7 +131,7 @@ fn each_certificate_is_told_with_what_was_done_with_it_and_what_is_wrong() {
             .map(str::to_owned)
     });
     assert!(problem.contains("a.pem"), "{problem}");
-    let (_, status, _) = said(&gateway, &["status"]);
+    let (_, status, _) = gateway.command(&["status"]);
     assert!(status.contains("certificates 1 · 1 broken"), "{status}");
     let text = metrics(&gateway);
     for sample in [
@@ -165,10 +147,10 @@ fn each_certificate_is_told_with_what_was_done_with_it_and_what_is_wrong() {
     ] {
         assert!(text.contains(sample), "{sample} is missing in:\n{text}");
     }
-    let (code, _, err) = said(&gateway, &["certs", "no.example"]);
+    let (code, _, err) = gateway.command(&["certs", "no.example"]);
     assert_eq!(code, Some(1));
     assert!(err.contains("no certificate is for no.example"), "{err}");
-    let (code, _, err) = said(&gateway, &["certs", "renew", "a.example"]);
+    let (code, _, err) = gateway.command(&["certs", "renew", "a.example"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("is ordered of an authority"), "{err}");
 }
@@ -179,7 +161,7 @@ fn a_keeper_that_died_is_told_and_counted() {
     tls::certificate(&builder.directory().path().join("a.pem"), &["a.example"]);
     let gateway = builder.start();
     let pid = gateway.keeper_pid();
-    let (_, status, _) = said(&gateway, &["status"]);
+    let (_, status, _) = gateway.command(&["status"]);
     assert!(
         status.contains(&format!("keeper       pid {pid} · 0 signatures")),
         "{status}"
@@ -213,21 +195,21 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
         "{order}"
     );
     let before = fs::read(&file).unwrap();
-    let (code, out, err) = said(&gateway, &["certs", "renew", "example.jp"]);
+    let (code, out, err) = gateway.command(&["certs", "renew", "example.jp"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(
         out.contains("the certificate for example.jp was issued"),
         "{out}"
     );
     assert_ne!(fs::read(&file).unwrap(), before);
-    let (_, status, _) = said(&gateway, &["status"]);
+    let (_, status, _) = gateway.command(&["status"]);
     assert!(status.contains("acme         pid "), "{status}");
 
     // Another server is told what the one before knew.
     let server = Pid::from_raw(i32::try_from(gateway.server_pid()).unwrap()).unwrap();
     kill_process(server, Signal::KILL).unwrap();
     eventually(PATIENCE, "another server that knows", || {
-        let (code, out, _) = said(&gateway, &["certs", "example.jp", "--json"]);
+        let (code, out, _) = gateway.command(&["certs", "example.jp", "--json"]);
         let rows: Vec<Value> = serde_json::from_str(&out).ok()?;
         let tries = rows.first()?["order"]["tries"].as_u64()?;
         (code == Some(0) && tries == 2).then_some(())
@@ -235,10 +217,10 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
 
     // Names are looked at, and nothing is ordered.
     let issued = fs::read(&file).unwrap();
-    let (code, out, err) = said(&gateway, &["certs", "rehearse", "example.jp"]);
+    let (code, out, err) = gateway.command(&["certs", "rehearse", "example.jp"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("with all 2 names"), "{out}");
-    let (code, out, err) = said(&gateway, &["certs", "rehearse"]);
+    let (code, out, err) = gateway.command(&["certs", "rehearse"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert_eq!(
         out,
@@ -248,7 +230,7 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
 
     // Without its authority an order fails, and the certificate that is there serves on.
     drop(town.pebble);
-    let (code, _, err) = said(&gateway, &["certs", "renew", "www.example.jp"]);
+    let (code, _, err) = gateway.command(&["certs", "renew", "www.example.jp"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("no certificate for www.example.jp:"), "{err}");
     let row = rows(&gateway, "www.example.jp").remove(0);
@@ -257,10 +239,10 @@ fn a_certificate_is_ordered_when_an_operator_says_so_and_he_is_told_what_came_of
         "{row}"
     );
     assert_eq!(row["order"]["failures"], 1);
-    let (code, _, err) = said(&gateway, &["certs", "rehearse", "www.example.jp"]);
+    let (code, _, err) = gateway.command(&["certs", "rehearse", "www.example.jp"]);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("would not be issued"), "{err}");
-    let (code, out, err) = said(&gateway, &["certs", "rehearse"]);
+    let (code, out, err) = gateway.command(&["certs", "rehearse"]);
     assert_eq!(code, Some(1), "{out}");
     assert!(
         out.starts_with("1/1 www.example.jp: would not be issued: "),

@@ -13,7 +13,7 @@ use testkit::pebble::Accounts;
 use testkit::processes::await_ended;
 use testkit::wait::{eventually, free_port};
 
-use super::certs::{rows, said};
+use super::certs::rows;
 use super::town::{BINARY, PATIENCE, Town};
 use crate::fixtures::tls::{TlsClient, connect_from, credulous, hello};
 
@@ -60,7 +60,7 @@ fn is_answered(town: &Town, name: &str) -> bool {
 }
 
 fn why(gateway: &Gateway, name: &str) -> String {
-    let (status, out, err) = said(gateway, &["why", "--tls", name]);
+    let (status, out, err) = gateway.command(&["why", "--tls", name]);
     assert_eq!(status, Some(0), "{err}");
     out
 }
@@ -96,7 +96,7 @@ fn a_name_that_its_map_accepts_is_ordered_in_the_handshake_and_lasts() {
             assert!(!is_answered(&town, name), "{name}");
             assert!(why(&gateway, name).contains(reason), "{name}");
         }
-        let (_, status, _) = said(&gateway, &["status"]);
+        let (_, status, _) = gateway.command(&["status"]);
         assert!(status.contains("on demand"), "{status}");
         let server = gateway.server_pid();
         gateway.stop();
@@ -276,6 +276,6 @@ fn what_a_hundred_thousand_made_up_names_cost() {
             println!("{who}: {before} -> {}", memory(*pid));
         }
         println!("certificates: {}", town.files("certificates").len());
-        println!("{}", said(&gateway, &["status"]).1);
+        println!("{}", gateway.command(&["status"]).1);
     }
 }

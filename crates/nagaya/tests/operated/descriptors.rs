@@ -150,8 +150,8 @@ fn with_every_place_taken_each_admitted_is_served_and_no_signal_cuts_anybody_off
         }));
         (here.len() >= 70).then_some(())
     });
-    let (done, table, _) = status_of(&gateway);
-    assert!(done && table.starts_with("nagaya "), "{table}");
+    let table = gateway.told(&["status"]);
+    assert!(table.starts_with("nagaya "), "{table}");
 
     let log = gateway.directory().path().join("access.log");
     std::fs::rename(&log, log.with_extension("1")).unwrap();
@@ -183,20 +183,6 @@ fn with_every_place_taken_each_admitted_is_served_and_no_signal_cuts_anybody_off
         stream.shutdown(std::net::Shutdown::Both).unwrap();
     }
     assert_eq!(server, self::server(&gateway));
-}
-
-fn status_of(gateway: &Gateway) -> (bool, String, String) {
-    let output = std::process::Command::new(BINARY)
-        .args(["status", "-c", "nagaya.toml"])
-        .current_dir(gateway.directory().path())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
 }
 
 #[test]

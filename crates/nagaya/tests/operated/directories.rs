@@ -189,24 +189,13 @@ fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
 
 /// What `nagaya directory` says.
 pub(super) fn operate(gateway: &Gateway, words: &[&str]) -> String {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let command = Command::new(BINARY)
-        .arg("directory")
-        .args(words)
-        .arg("-c")
-        .arg(config)
-        .output();
-    let output = command.unwrap();
-    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    let (_, out, err) = gateway.command(&[&["directory"], words].concat());
+    out + &err
 }
 
 /// Whoever wants to know what `.htaccess` files say to a host of rows is told that this is not asked for here.
 fn assert_unexplained(gateway: &Gateway, host: &str) {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let mut explain = Command::new(BINARY);
-    explain.args(["htaccess", "explain", &format!("http://{host}/"), "-c"]);
-    let output = explain.arg(config).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let (_, _, said) = gateway.command(&["htaccess", "explain", &format!("http://{host}/")]);
     assert!(
         said.contains("customers would be asked for its row"),
         "{said}"
@@ -224,13 +213,10 @@ fn await_status(gateway: &Gateway, host: &str, path: &str, status: u16) -> Reply
 
 /// Waits until the tenant of a host stands among those who take most, as itself.
 fn await_in_top(gateway: &Gateway, host: &str, tenant: &str) {
-    let config = gateway.directory().path().join("nagaya.toml");
     eventually(PATIENCE, "it among those who take most", || {
         assert_eq!(ask(gateway, host, "/").status, 200);
-        let mut top = Command::new(BINARY);
-        top.args(["top", "--json", "-c"]).arg(&config);
-        let top = top.output().unwrap().stdout;
-        let top: serde_json::Value = serde_json::from_slice(&top).unwrap();
+        let top = gateway.command(&["top", "--json"]).1;
+        let top: serde_json::Value = serde_json::from_str(&top).unwrap();
         let of = |name: &str| top.as_array()?.iter().find(|it| it["tenant"] == name);
         assert!(of("directory:customers").is_none() && of("$row.tenant").is_none());
         of(tenant)?["requests_per_s"].as_f64().map(drop)
@@ -356,11 +342,7 @@ fn files_of_a_row_are_its_users_alone_and_wrong_rows_reach_nothing() {
     }
     // What rows lack for their site is known before anybody is served by them.
     std::fs::remove_dir_all(gateway.directory().path().join("sites/games")).unwrap();
-    let output = Command::new(BINARY)
-        .args(["directory", "check", "--all", "-c"])
-        .arg(gateway.directory().path().join("nagaya.toml"))
-        .output();
-    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let (_, _, said) = gateway.command(&["directory", "check", "--all"]);
     for wrong in [
         "a.example: its root",
         "c.example: its root",

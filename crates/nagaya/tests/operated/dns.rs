@@ -11,7 +11,6 @@ use testkit::pebble::Accounts;
 use testkit::processes::await_ended;
 use testkit::wait::eventually;
 
-use super::certs::said;
 use super::town::{PATIENCE, Town, names_in};
 
 const CONFIG: &str = r#"
@@ -116,7 +115,7 @@ impl Zone {
 }
 
 fn certs(zone: &Zone, gateway: &Gateway, name: &str) -> String {
-    let (status, out, err) = said(gateway, &["certs", name]);
+    let (status, out, err) = gateway.command(&["certs", name]);
     assert_eq!(status, Some(0), "{err} {}", zone.kept());
     out
 }

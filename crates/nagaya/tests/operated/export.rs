@@ -9,7 +9,6 @@ use testkit::gateway::Gateway;
 use testkit::pebble::Accounts;
 use testkit::wait::eventually;
 
-use super::certs::said;
 use super::town::{PATIENCE, Town};
 
 const CONFIG: &str = r#"
@@ -102,7 +101,7 @@ fn files_for_others_follow_each_renewal_and_what_was_left_out_is_made_up_for() {
     }
     let both = fs::read_to_string(host.file("combined.pem")).unwrap();
     assert!(both.starts_with("-----BEGIN PRIVATE KEY"));
-    let renewed = said(&gateway, &["certs", "renew", "mail.example.jp"]);
+    let renewed = gateway.command(&["certs", "renew", "mail.example.jp"]);
     assert_eq!(renewed.0, Some(0), "{renewed:?}");
     host.until_run(2);
     assert_ne!(fs::read_to_string(host.file("combined.pem")).unwrap(), both);

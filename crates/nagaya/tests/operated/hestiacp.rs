@@ -81,15 +81,10 @@ fn a_domain_that_the_panel_writes_is_served_after_a_reload_and_so_is_its_alias()
     fs::create_dir_all(&home).unwrap();
     let gateway = builder.start();
     let served = |host: &str| {
-        let reload = Command::new(env!("CARGO_BIN_EXE_nagaya"))
-            .args(["reload", "-c"])
-            .arg(place.join("nagaya.toml"))
-            .output()
-            .unwrap();
-        assert!(reload.status.success(), "{reload:?}");
+        let (status, _, said) = gateway.command(&["reload"]);
+        assert_eq!(status, Some(0), "{said}");
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let body = reply(gateway.ask(request.as_bytes())).text();
-        let said = String::from_utf8(reload.stderr).unwrap();
         (body == "hello, shop\n", said)
     };
     assert!(!served("shop.example.jp").0);

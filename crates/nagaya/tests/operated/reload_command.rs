@@ -1,12 +1,9 @@
 //! `nagaya reload`: waits for what comes of a reload, and says it.
 
-use std::process::{Command, Output};
-
 use testkit::gateway::Gateway;
 
 use super::supervisor::{ask, builder, config, start};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
 const CONTROL: &str = "[control]\nsocket = \"{dir}/control\"";
 
 /// A configuration with a control socket, that answers with `body`.
@@ -14,39 +11,15 @@ fn controlled(body: &str) -> String {
     config(body, "", CONTROL)
 }
 
-/// Puts a configuration in place, without a word to the gateway.
-fn place(gateway: &Gateway, config: &str) {
-    let directory = gateway.directory().path().display().to_string();
-    let port = gateway.address().port().to_string();
-    let text = config.replace("{dir}", &directory).replace("{port}", &port);
-    gateway.directory().write("nagaya.toml", text);
-}
-
-fn command(gateway: &Gateway, words: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
-    let config = gateway.directory().path().join("nagaya.toml");
-    command.arg("reload").args(words).arg("-c").arg(config);
-    command
-}
-
-fn said(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
 fn reload(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
-    said(&command(gateway, words).output().unwrap())
+    gateway.command(&[&["reload"], words].concat())
 }
 
 #[test]
 fn it_ends_when_the_new_configuration_is_in_force() {
     let gateway = start(&controlled("one"));
     for (number, body) in [(2, "two"), (3, "three")] {
-        place(&gateway, &controlled(body));
+        gateway.place(&controlled(body));
         let (status, out, err) = reload(&gateway, &[]);
         assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
         assert!(
@@ -80,7 +53,7 @@ fn it_says_what_is_wrong_where_and_by_whom_it_was_refused() {
         ),
         (config("two", "", &script), 1, "not today"),
     ] {
-        place(&gateway, &config);
+        gateway.place(&config);
         let (status, out, err) = reload(&gateway, &[]);
         assert_eq!((status, out.as_str()), (Some(code), ""), "{err}");
         assert!(err.contains(complaint), "{complaint}: {err}");
@@ -95,19 +68,13 @@ fn it_says_what_is_wrong_where_and_by_whom_it_was_refused() {
 #[test]
 fn several_at_once_all_end_with_the_last_configuration() {
     let gateway = start(&controlled("one"));
-    place(&gateway, &controlled("two"));
-    let spawn = |_| {
-        command(&gateway, &[])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let commands: Vec<_> = (0..4).map(spawn).collect();
-    for command in commands {
-        let output = command.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        assert!(!output.stdout.is_empty());
-    }
+    gateway.place(&controlled("two"));
+    std::thread::scope(|scope| {
+        let reload = || scope.spawn(|| gateway.told(&["reload"]));
+        for command in [(); 4].map(|()| reload()) {
+            assert!(!command.join().unwrap().is_empty());
+        }
+    });
     assert_eq!(ask(&gateway), "two");
 }
 
@@ -115,7 +82,7 @@ fn several_at_once_all_end_with_the_last_configuration() {
 fn a_control_socket_that_moves_or_goes_is_no_failure() {
     let gateway = start(&controlled("one"));
     let moved = CONTROL.replace("control\"", "elsewhere\"");
-    place(&gateway, &config("two", "", &moved));
+    gateway.place(&config("two", "", &moved));
     let socket = gateway.directory().path().join("elsewhere");
     // Nobody is yet where the configuration says.
     let (status, out, err) = reload(&gateway, &[]);
@@ -127,11 +94,11 @@ fn a_control_socket_that_moves_or_goes_is_no_failure() {
     let (status, out, err) = reload(&gateway, &["--pid", &gateway.pid().to_string()]);
     assert_eq!(status, Some(0), "{out}{err}");
     assert!(out.starts_with("generation 2 serves"), "{out}");
-    place(&gateway, &controlled("three"));
+    gateway.place(&controlled("three"));
     let (status, out, err) = reload(&gateway, &["--socket", socket.to_str().unwrap()]);
     assert_eq!(status, Some(0), "{out}{err}");
     assert!(out.starts_with("generation 3 serves"), "{out}");
-    place(&gateway, &config("four", "", ""));
+    gateway.place(&config("four", "", ""));
     let socket = gateway.directory().path().join("control");
     let (status, out, err) = reload(&gateway, &["--socket", socket.to_str().unwrap()]);
     assert_eq!(status, Some(0), "{out}{err}");
@@ -155,14 +122,14 @@ fn without_a_gateway_or_a_way_to_it_it_says_what_to_do() {
 fn without_a_control_socket_the_process_is_told_if_the_configuration_is_right() {
     let gateway = start(&config("one", "", ""));
     let pid = gateway.pid().to_string();
-    place(&gateway, &config("two", "wrokers = 1", ""));
+    gateway.place(&config("two", "wrokers = 1", ""));
     let (status, _, err) = reload(&gateway, &["--pid", &pid]);
     assert_eq!(status, Some(2), "{err}");
     assert!(
         err.contains("wrokers") && err.contains("no reload asked for"),
         "{err}"
     );
-    place(&gateway, &config("two", "", ""));
+    gateway.place(&config("two", "", ""));
     let (status, out, _) = reload(&gateway, &["--pid", &pid]);
     assert_eq!(status, Some(0));
     assert!(out.contains("see the gateway's error log"), "{out}");

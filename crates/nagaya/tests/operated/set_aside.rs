@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use testkit::client::RawClient;
 use testkit::gateway::{Builder, Gateway};
@@ -62,21 +62,15 @@ fn write(gateway: &Gateway, name: &str, text: impl AsRef<[u8]>) {
     std::fs::write(file(gateway, name), text).unwrap();
 }
 
-fn nagaya(gateway: &Gateway, words: &[&str]) -> Output {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let mut command = Command::new(BINARY);
-    command.args(words).arg("-c").arg(config).output().unwrap()
-}
-
-/// Status and everything that is said.
-fn said(output: &Output) -> (Option<i32>, String) {
-    let text = [output.stdout.as_slice(), &output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
+/// Status and everything that a command says.
+fn said(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String) {
+    let (status, out, err) = gateway.command(words);
+    (status, out + &err)
 }
 
 /// Reloads, which has to succeed; what is said of it.
 fn reload(gateway: &Gateway) -> String {
-    let (status, told) = said(&nagaya(gateway, &["reload"]));
+    let (status, told) = said(gateway, &["reload"]);
     assert_eq!(status, Some(0), "{told}");
     told
 }
@@ -112,7 +106,7 @@ impl Restarted {
         let log = std::fs::File::create(log).unwrap();
         let child = command.stderr(log).spawn().unwrap();
         eventually(PATIENCE, "the gateway to be back", || {
-            let (status, _) = said(&nagaya(&gateway, &["status"]));
+            let (status, _) = said(&gateway, &["status"]);
             TcpStream::connect(gateway.address()).ok()?;
             (status == Some(0)).then_some(())
         });
@@ -141,7 +135,7 @@ fn a_broken_file_stays_as_it_was_everything_else_is_applied_and_all_say_so() {
     let gateway = started(&[("a.toml", &site("a", "a1")), ("b.toml", &site("b", "b1"))]);
     write(&gateway, "a.toml", format!("{}\nhots = 1", site("a", "a2")));
     write(&gateway, "b.toml", site("b", "b2"));
-    let (status, told) = said(&nagaya(&gateway, &["check"]));
+    let (status, told) = said(&gateway, &["check"]);
     assert_eq!(status, Some(2), "{told}");
     let told_again = reload(&gateway);
     for told in [told, told_again] {
@@ -169,13 +163,13 @@ fn a_broken_file_stays_as_it_was_everything_else_is_applied_and_all_say_so() {
         let line = "with 1 workers; 1 broken file is set aside";
         log.contains(line).then_some(())
     });
-    let (_, status) = said(&nagaya(&gateway, &["status"]));
+    let (_, status) = said(&gateway, &["status"]);
     assert!(
         status.contains("sites.d/a.toml is broken since 20"),
         "{status}"
     );
     assert!(status.contains(": line 5: unknown key `hots`"), "{status}");
-    let (_, json) = said(&nagaya(&gateway, &["status", "--json"]));
+    let (_, json) = said(&gateway, &["status", "--json"]);
     assert!(json.contains("\"config_files_set_aside\":1,"), "{json}");
     // Since when it is so does not change with the next reload.
     let since = |text: &str| {
@@ -185,17 +179,17 @@ fn a_broken_file_stays_as_it_was_everything_else_is_applied_and_all_say_so() {
     let first = since(&json);
     write(&gateway, "b.toml", site("b", "b3"));
     reload(&gateway);
-    let (_, json) = said(&nagaya(&gateway, &["status", "--json"]));
+    let (_, json) = said(&gateway, &["status", "--json"]);
     assert_eq!(since(&json), first);
 
     write(&gateway, "a.toml", site("a", "a3"));
-    assert_eq!(said(&nagaya(&gateway, &["check"])).0, Some(0));
+    assert_eq!(said(&gateway, &["check"]).0, Some(0));
     assert!(!reload(&gateway).contains("set aside"));
     assert_eq!(
         (ask(&gateway, "a"), ask(&gateway, "b")),
         ("a3".into(), "b3".into())
     );
-    let (_, json) = said(&nagaya(&gateway, &["status", "--json"]));
+    let (_, json) = said(&gateway, &["status", "--json"]);
     assert!(
         json.contains("\"config_files_set_aside\":0,\"set_aside\":[]"),
         "{json}"
@@ -225,7 +219,7 @@ fn after_a_restart_the_stored_version_serves_and_what_never_was_right_is_left_ou
         log.contains("it is left out, for there is no good version of it"),
         "{log}"
     );
-    let (status, told) = said(&nagaya(&again.gateway, &["check"]));
+    let (status, told) = said(&again.gateway, &["check"]);
     assert_eq!(status, Some(2));
     assert!(
         told.contains("a.toml: set aside: its version of 20"),
@@ -425,7 +419,7 @@ fn what_is_wrong_with_the_operators_own_file_still_refuses_all() {
     write(&gateway, "a.toml", "[[sites");
     gateway.reload(&format!("wrokers = 1\n{MAIN}"));
     gateway.wait_for_message("reload refused");
-    let (status, told) = said(&nagaya(&gateway, &["check"]));
+    let (status, told) = said(&gateway, &["check"]);
     assert_eq!(status, Some(2));
     assert!(
         told.contains("wrokers") && told.contains("a.toml:1:"),
@@ -433,7 +427,7 @@ fn what_is_wrong_with_the_operators_own_file_still_refuses_all() {
     );
     let refuse = MAIN.replace("\"keep\"", "\"refuse\"");
     gateway.reload(&refuse);
-    let (status, told) = said(&nagaya(&gateway, &["reload"]));
+    let (status, told) = said(&gateway, &["reload"]);
     assert_eq!(status, Some(2), "{told}");
     assert!(
         told.contains("reload refused, the old configuration serves on"),

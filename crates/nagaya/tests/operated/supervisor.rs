@@ -484,15 +484,8 @@ fn the_service_manager_is_told() {
 #[test]
 fn a_second_gateway_at_the_same_address_does_not_start() {
     let gateway = start(&config("one", "", ""));
-    let file = gateway.directory().path().join("nagaya.toml");
-    let second = Command::new(BINARY)
-        .arg("serve")
-        .arg("-c")
-        .arg(file)
-        .output()
-        .unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    let (status, _, said) = gateway.command(&["serve"]);
+    assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("another process listens there"), "{said}");
     assert_eq!(ask(&gateway), "one");
 }

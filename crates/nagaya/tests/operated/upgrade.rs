@@ -68,14 +68,6 @@ fn controlled(body: &str) -> String {
     config(body, "", CONTROL)
 }
 
-/// Puts a configuration in place, without a word to the gateway.
-fn place(gateway: &Gateway, config: &str) {
-    let directory = gateway.directory().path().display().to_string();
-    let port = gateway.address().port().to_string();
-    let text = config.replace("{dir}", &directory).replace("{port}", &port);
-    gateway.directory().write("nagaya.toml", text);
-}
-
 fn command(gateway: &Gateway, word: &str) -> Command {
     let mut command = Command::new(BINARY);
     let config = gateway.directory().path().join("nagaya.toml");
@@ -108,7 +100,7 @@ fn another_program_takes_over_with_the_configuration_of_now() {
     let supervisor = gateway.pid();
     for (number, body) in [(2, "two"), (3, "three")] {
         let server = gateway.server_pid();
-        place(&gateway, &controlled(body));
+        gateway.place(&controlled(body));
         let (status, out, err) = upgrade(&gateway);
         assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
         assert!(
@@ -134,7 +126,7 @@ fn whatever_is_wrong_with_the_new_program_the_old_one_serves_on() {
     let installed = Installed::new();
     let gateway = installed.start(&controlled("one"));
     let (server, spawner) = (gateway.server_pid(), gateway.spawner_pid());
-    place(&gateway, &controlled("two"));
+    gateway.place(&controlled("two"));
     for (cases, complaint) in [
         (
             "successor) exit 3",
@@ -196,7 +188,7 @@ fn a_file_that_is_no_program_and_a_wrong_configuration_are_told() {
     std::fs::set_permissions(text, std::fs::Permissions::from_mode(0o755)).unwrap();
     refused(&gateway, 1, "start ");
     installed.install_but("");
-    place(&gateway, &controlled("two").replace("workers", "wrokers"));
+    gateway.place(&controlled("two").replace("workers", "wrokers"));
     refused(&gateway, 2, "nagaya.toml:2:");
     let (_, out, _) = said(&command(&gateway, "status").output().unwrap());
     let path = installed.path().display().to_string();
@@ -207,7 +199,7 @@ fn a_file_that_is_no_program_and_a_wrong_configuration_are_told() {
         "{out}"
     );
     assert_eq!(ask(&gateway), "one");
-    place(&gateway, &controlled("two"));
+    gateway.place(&controlled("two"));
     upgraded(&gateway);
     await_body(&gateway, "two");
 }
@@ -406,7 +398,7 @@ fn sockets_in_files_logs_and_counts_go_from_hand_to_hand() {
     upgraded(&gateway);
     let socket = gateway.directory().path().join("http");
     assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
-    place(&gateway, &config("two", "", &format!("{CONTROL}\n{moved}")));
+    gateway.place(&config("two", "", &format!("{CONTROL}\n{moved}")));
     upgraded(&gateway);
     await_body(&gateway, "two");
     assert!(!socket.exists());

@@ -150,10 +150,7 @@ const STUCK: &[(&str, &str)] = &[
 
 /// What `nagaya status --json` says of the only upstream.
 fn upstream_status(bed: &Bed) -> String {
-    let socket = bed.gateway.directory().path().join("control");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"));
-    let command = command.args(["status", "--json", "--socket"]).arg(socket);
-    let status = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let status = bed.gateway.command(&["status", "--json"]).1;
     let at = status.find("\"upstream\":\"php\"").unwrap();
     status[at..].split('}').next().unwrap().to_owned()
 }

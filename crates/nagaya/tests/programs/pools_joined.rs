@@ -59,7 +59,7 @@ fn a_site_that_joins_a_warm_pool_is_answered_by_who_sees_its_files() {
 
 #[test]
 fn a_site_that_joins_a_warm_pool_by_an_upgrade_is_answered_by_who_sees_its_files() {
-    let Some(mut bed) = plain_bed() else { return };
+    let Some(bed) = plain_bed() else { return };
     let before = bed.who();
     bed.site.write("joins/index.php", WHO);
     if is_root() {

@@ -1,7 +1,6 @@
 //! Pages of sites that rows make: whose user they run as, and what of others' they reach.
 
 use std::os::unix::fs::chown;
-use std::process::Command;
 use std::time::Duration;
 
 use testkit::client::{Body, reply};
@@ -345,14 +344,7 @@ fn programs_of_rows_run_after_an_upgrade_and_after_the_spawner_was_lost() {
     };
     bed.page("a.example", "");
     who("a.example", "33");
-    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_nagaya"));
-    let config = bed.gateway.directory().path().join("nagaya.toml");
-    let output = upgrade
-        .args(["upgrade", "-c"])
-        .arg(config)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    bed.gateway.told(&["upgrade"]);
     // One of which nobody ran before, a pool that was there, and one that was not.
     who("b.example", "34");
     for (host, uid) in [("a.example", "33 "), ("b.example", "34 ")] {

@@ -1,7 +1,6 @@
 //! Tenants that an operator suspends, or all that runs of whom he kills: pools and CGI programs.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use testkit::client::{Body, reply};
 use testkit::eventually;
@@ -52,14 +51,7 @@ fn made() -> Option<Bed> {
 
 #[track_caller]
 fn tenant(bed: &Bed, order: &str) -> String {
-    let config = bed.gateway.directory().path().join("nagaya.toml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya"));
-    let command = command
-        .args(["tenant", order, "app.test", "-c"])
-        .arg(config);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    bed.gateway.told(&["tenant", order, "app.test"])
 }
 
 /// Begins a request for the endless program; who that is. It is the only one that sleeps.

@@ -4,7 +4,6 @@
 //! `NAGAYA_SOAK_S` says for how many seconds; the long run sets it to 600.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -128,12 +127,7 @@ fn figure(gateway: &Gateway, name: &str) -> u64 {
 }
 
 fn limits(gateway: &Gateway) -> String {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let list = Command::new(NAGAYA)
-        .args(["limits", "list", "-c"])
-        .arg(config)
-        .output();
-    String::from_utf8(list.unwrap().stdout).unwrap()
+    gateway.command(&["limits", "list"]).1
 }
 
 fn descriptors(pid: u32) -> usize {

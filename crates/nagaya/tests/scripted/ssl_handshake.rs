@@ -133,13 +133,7 @@ fn tls_address(gateway: &Gateway) -> SocketAddr {
 
 /// What `nagaya why --tls` says of a name.
 fn why(gateway: &Gateway, name: &str) -> String {
-    let config = gateway.directory().path().join("nagaya.toml");
-    let output = Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(["why", "--tls", name, "-c"])
-        .arg(config)
-        .output()
-        .expect("it runs");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    gateway.command(&["why", "--tls", name]).1
 }
 
 #[test]

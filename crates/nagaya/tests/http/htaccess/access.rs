@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::eventually;
 
-use super::{ask, check, gateway, run};
+use super::{ask, check, gateway};
 
 #[test]
 fn a_directory_that_is_closed_is_closed_with_all_below_it() {
@@ -192,7 +192,7 @@ fn access_is_decided_again_beyond_a_page_that_has_a_section_its_directory_has_no
         let asked = ask(&gateway, "a.test", "/shown/", "");
         assert_eq!(asked.status, status, "{section}");
         let explain = ["htaccess", "explain", "http://a.test/shown/"];
-        let (_, said, complained) = run(&gateway, &explain);
+        let (_, said, complained) = gateway.command(&explain);
         assert_eq!(said.contains("403"), status == 403, "{said}{complained}");
     }
 }

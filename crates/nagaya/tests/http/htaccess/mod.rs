@@ -99,19 +99,3 @@ pub(crate) fn check(gateway: &Gateway, host: &str, expected: &[(&str, u16, &str)
         assert!(is_said, "{host}{path}: {}", said.1);
     }
 }
-
-/// Runs a command for the gateway's configuration: its status, and what it says and complains of.
-fn run(gateway: &Gateway, words: &[&str]) -> (Option<i32>, String, String) {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .args(words)
-        .arg("-c")
-        .arg(gateway.directory().path().join("nagaya.toml"))
-        .output()
-        .expect("the binary runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}

@@ -267,14 +267,8 @@ fn check_reads_no_file_that_the_server_would_not() {
     let fifo = directory.join("site/errors/.htaccess");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.expect("mkfifo runs").success());
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_nagaya"))
-        .arg("check")
-        .arg("-c")
-        .arg(directory.join("nagaya.toml"))
-        .output()
-        .expect("the binary runs");
+    let (_, _, said) = gateway.command(&["check"]);
     std::fs::remove_file(&outside).expect("no file");
-    let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("Frobnicate"), "{said}");
     for file in [&link, &fifo] {
         let told = format!("{}: cannot be read, and refuses all", file.display());

@@ -1,6 +1,6 @@
 //! Where `.htaccess` files lead: rules, redirects, pages of directories.
 
-use super::{ask, check, gateway, run};
+use super::{ask, check, gateway};
 
 #[test]
 fn rules_of_the_site_hold_for_the_path_that_files_lead_to() {
@@ -146,7 +146,7 @@ fn pages_of_directories_are_no_paths_that_a_request_is_sent_on_to() {
         "a.test",
         &[("/d2/", 200, "page 11"), ("/d1/", 500, "")],
     );
-    let explain = |url: &str| run(&gateway, &["htaccess", "explain", url]).1;
+    let explain = |url: &str| gateway.command(&["htaccess", "explain", url]).1;
     let ends = [
         ("/d2/", "it stands"),
         ("/d1/", "sent it elsewhere 10 times"),

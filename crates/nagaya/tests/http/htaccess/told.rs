@@ -1,6 +1,6 @@
 //! What of `.htaccess` files operators are told: refusals, what cannot be read, explanations.
 
-use super::{ask, gateway, run};
+use super::{ask, gateway};
 
 #[test]
 fn a_refusal_names_the_file_and_line_it_comes_of() {
@@ -30,10 +30,8 @@ fn a_refusal_names_the_file_and_line_it_comes_of() {
             "403 (htaccess_rule): {site}/empty/.htaccess:3: RewriteRule",
         ),
     ] {
-        let (_, said, _) = run(
-            &gateway,
-            &["htaccess", "explain", &format!("http://a.test{path}")],
-        );
+        let (_, said, _) =
+            gateway.command(&["htaccess", "explain", &format!("http://a.test{path}")]);
         let site = gateway
             .directory()
             .path()
@@ -73,16 +71,14 @@ fn what_the_server_cannot_read_is_told_by_root() {
         ),
     ] {
         assert_eq!(ask(&gateway, "a.test", path, "").status, status, "{path}");
-        let (_, said, _) = run(
-            &gateway,
-            &["htaccess", "explain", &format!("http://a.test{path}")],
-        );
+        let (_, said, _) =
+            gateway.command(&["htaccess", "explain", &format!("http://a.test{path}")]);
         assert!(
             said.contains(&format!("{status}")) && said.contains(told),
             "{said}"
         );
     }
-    let (_, _, warned) = run(&gateway, &["check"]);
+    let (_, _, warned) = gateway.command(&["check"]);
     for told in [
         "closed/.htaccess: cannot be read, and refuses all below it: permission denied",
         "own cannot be read: permission denied",
@@ -97,7 +93,7 @@ fn an_explanation_names_files_lines_and_where_it_ends() {
         "site/.htaccess",
         "Frobnicate on\nRewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^post/(.*)$ /front.txt?p=$1 [L]\n",
     )]);
-    let explain = |url: &str| run(&gateway, &["htaccess", "explain", url]);
+    let explain = |url: &str| gateway.command(&["htaccess", "explain", url]);
     let (status, said, complained) = explain("http://a.test/post/17");
     assert_eq!(status, Some(0), "{complained}");
     for part in [
