@@ -1,10 +1,10 @@
 //! `[acme.NAME]`, and what sites say of them.
 
 use super::command::command;
-use super::context::{Spot, problem, title_of};
+use super::context::{problem, title_of};
 use super::names::Named;
 use super::table::Table;
-use super::tops::Tops;
+use super::tops::{Tops, once_each};
 use super::user::{Role, wrong_user};
 use super::value::Value;
 use super::values;
@@ -24,25 +24,10 @@ const NAME_BYTES_MAX: usize = 64;
 /// Takes in every `[acme.NAME]`.
 pub(super) fn define_all(tops: &Tops<'_>) -> Vec<Acme> {
     let mut accounts: Vec<Acme> = Vec::new();
-    let mut spots: Vec<Spot> = Vec::new();
     let members = tops.members("acme");
     let names: Vec<String> = members.iter().map(|it| it.name.to_owned()).collect();
-    for value in members {
-        let known = accounts.iter().position(|known| known.name == value.name);
-        if let Some(first) = known.and_then(|at| spots.get(at)) {
-            let message = format!("account `{}` is defined twice", value.name);
-            let finding = problem(value.spot(), message);
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
-            continue;
-        }
-        if accounts.len() >= ACCOUNTS_MAX {
-            value.report(format!("there are more than {ACCOUNTS_MAX} accounts"));
-            break;
-        }
+    for value in once_each(members, ("account", "accounts"), ACCOUNTS_MAX) {
         accounts.push(account(&value, &names));
-        spots.push(value.spot());
     }
     let names = accounts.iter().map(|account| account.name.clone());
     *tops.context.accounts.borrow_mut() = names.collect();
@@ -125,8 +110,7 @@ fn dns(table: &Table<'_>, challenges: &[AcmeChallenge]) -> Option<AcmeDns> {
     } else if let (false, Some(value)) = (is_wanted, &value) {
         let message = "`dns` says nothing without `dns-01` among `challenges`";
         let help = "add it: `challenges = [\"dns-01\"]`";
-        let finding = problem(value.spot(), message.to_owned());
-        value.context.warn(finding.help(help));
+        value.warn_help(message, help);
     }
     let table = value?.table(&keys::ACME_DNS)?;
     let own = table.get("user").and_then(|value| {
@@ -309,8 +293,7 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
                     "name each host that is to have one, or give the account `on_demand`".to_owned()
                 }
             };
-            let finding = problem(place.spot(), message);
-            tops.context.warn(finding.help(help));
+            place.warn_help(message, help);
         }
     }
 }

@@ -86,9 +86,7 @@ fn secret(value: &Value<'_>) -> Option<LinkSecret> {
             file.display()
         );
         let help = format!("`chmod 600 {}`, and make another secret", file.display());
-        value
-            .context
-            .warn(problem(value.spot(), message).help(help));
+        value.warn_help(message, help);
     }
     let bytes = Arc::from(bytes);
     Some(LinkSecret { file, bytes })

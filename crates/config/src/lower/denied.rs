@@ -4,7 +4,6 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::context::problem;
 use super::table::Table;
 use super::value::Value;
 use super::values;
@@ -60,7 +59,5 @@ fn tell_of_file(value: &Value<'_>, path: &Path) {
         ),
         Some(Ok(_)) | None => return,
     };
-    value
-        .context
-        .warn(problem(value.spot(), message).help(help));
+    value.warn_help(message, help);
 }

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::context::{Spot, problem};
 use super::server_url::{ServerOptions, has_password};
 use super::table::Table;
-use super::tops::Tops;
+use super::tops::{Tops, once_each};
 use super::upstream;
 use super::user::{Role, wrong_user};
 use super::value::Value;
@@ -26,21 +25,8 @@ const QUERY_BYTES_MAX: usize = 8 * 1024;
 /// Takes in every `[directories.NAME]`.
 pub(super) fn define_all(tops: &Tops<'_>) -> Vec<Directory> {
     let mut directories: Vec<Directory> = Vec::new();
-    let mut spots: Vec<Spot> = Vec::new();
-    for value in tops.members("directories") {
-        let known = directories.iter().position(|it| it.name == value.name);
-        if let Some(first) = known.and_then(|at| spots.get(at)) {
-            let message = format!("directory `{}` is defined twice", value.name);
-            let finding = problem(value.spot(), message);
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
-            continue;
-        }
-        if directories.len() >= DIRECTORIES_MAX {
-            value.report(format!("there are more than {DIRECTORIES_MAX} directories"));
-            break;
-        }
+    let members = tops.members("directories");
+    for value in once_each(members, ("directory", "directories"), DIRECTORIES_MAX) {
         if value.file != 0 {
             value.report_help(
                 "`directories` stand in the first file alone",
@@ -48,7 +34,6 @@ pub(super) fn define_all(tops: &Tops<'_>) -> Vec<Directory> {
             );
         }
         directories.push(directory(&value));
-        spots.push(value.spot());
     }
     let names = directories.iter().map(|it| it.name.clone());
     *tops.context.directories.borrow_mut() = names.collect();
@@ -254,9 +239,10 @@ pub(super) fn archive(value: &Value<'_>) -> Option<DatabaseServer> {
     let server = server(value, rest, 5_432)?;
     if is_open(&server) {
         let message = "the database is another machine and is not spoken to over TLS: whoever is on the way reads what is sent, and may have the password";
-        let finding = problem(value.spot(), message.to_owned());
-        let help = "add `tls=on` to it, or keep it to a network of your own";
-        value.context.warn(finding.help(help));
+        value.warn_help(
+            message,
+            "add `tls=on` to it, or keep it to a network of your own",
+        );
     }
     Some(server)
 }
@@ -350,18 +336,12 @@ pub(super) fn judge(tops: &Tops<'_>, model: &Model) {
 fn warn_of_open_source(value: &Value<'_>, directory: &Directory) {
     if directory.source.server().is_some_and(is_open) {
         let message = "the source is another machine and is not asked over TLS: whoever is on the way reads rows and writes them, and may have the password";
-        let finding = problem(value.spot(), message.to_owned());
-        value
-            .context
-            .warn(finding.help("add `tls=on` to the source"));
+        value.warn_help(message, "add `tls=on` to the source");
     }
 }
 
 fn warn_of_reach(value: &Value<'_>, directory: &Directory) {
-    let warn = |message: String, help: &str| {
-        let finding = problem(value.spot(), message);
-        value.context.warn(finding.help(help));
-    };
+    let warn = |message: String, help: &str| value.warn_help(message, help);
     let open = directory
         .source
         .server()

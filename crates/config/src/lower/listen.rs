@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::context::{Spot, problem};
+use super::context::Spot;
 use super::table::Table;
 use super::tls;
 use super::tops::Tops;
@@ -40,9 +40,7 @@ pub(super) fn listeners<'a>(tops: &Tops<'a>) -> (Vec<Listener>, Vec<Value<'a>>) 
             continue;
         };
         if let Some(first) = seen.get(&address) {
-            let finding = problem(value.spot(), "two listeners have the same address");
-            tops.context
-                .report(finding.other("the first", first.clone()));
+            value.report_again("two listeners have the same address", first.clone());
             continue;
         }
         seen.insert(address.clone(), value.spot());
@@ -182,6 +180,6 @@ pub(super) fn check_believed(tops: &Tops<'_>, open: &[Value<'_>], model: &Model)
         let message = "programs of sites run on this machine: each could pose as any client by `X-Forwarded-For`";
         let help =
             "have the proxy come by the PROXY protocol over a Unix socket that it alone may open";
-        tops.context.warn(problem(value.spot(), message).help(help));
+        value.warn_help(message, help);
     }
 }

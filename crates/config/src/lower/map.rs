@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use super::command::command;
-use super::context::{Spot, problem};
+use super::context::problem;
 use super::table::Table;
-use super::tops::Tops;
+use super::tops::{Tops, once_each};
 use super::user::{Role, wrong_user};
 use super::value::Value;
 use super::values;
@@ -32,23 +32,8 @@ const OF_PROGRAMS: [&str; 8] = [
 /// Takes in every `[maps.NAME]`; `user` is the server's.
 pub(crate) fn define_all(tops: &Tops<'_>, user: &str) -> Vec<Map> {
     let mut maps: Vec<Map> = Vec::new();
-    let mut spots: Vec<Spot> = Vec::new();
-    for value in tops.members("maps") {
-        let known = maps.iter().position(|map| map.name == value.name);
-        if let Some(first) = known.and_then(|at| spots.get(at)) {
-            let message = format!("map `{}` is defined twice", value.name);
-            let finding = problem(value.spot(), message);
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
-            continue;
-        }
-        if maps.len() >= MAPS_MAX {
-            value.report(format!("there are more than {MAPS_MAX} maps"));
-            break;
-        }
+    for value in once_each(tops.members("maps"), ("map", "maps"), MAPS_MAX) {
         maps.push(map(&value, user));
-        spots.push(value.spot());
     }
     let names = maps.iter().map(|map| map.name.clone());
     *tops.context.maps.borrow_mut() = names.collect();
@@ -98,9 +83,7 @@ fn tell_of_file(value: &Value<'_>, path: &Path) {
             };
             let message = format!("`{name}:{first}`: a key without a value{more}");
             let help = "it is left out: write the value behind the key, or begin the line with `#`";
-            value
-                .context
-                .warn(problem(value.spot(), message).help(help));
+            value.warn_help(message, help);
         }
         Some(Ok(_)) | None => {}
     }

@@ -41,9 +41,7 @@ pub(crate) fn mounts(
             continue;
         };
         if let Some(first) = spots.insert(mount.path.clone(), value.spot()) {
-            let message = format!("`{}` is mounted twice", mount.path);
-            let finding = problem(value.spot(), message).other("the first", first);
-            value.context.report(finding);
+            value.report_again(format!("`{}` is mounted twice", mount.path), first);
         }
         mounts.push(mount);
     }

@@ -261,9 +261,7 @@ impl<'a> OverrideEntry<'a> {
                     "`{name}` does nothing: the limit `{identity}` is configured without `{needed}`"
                 );
                 let help = format!("add `{needed}` there, or remove `{name}` here");
-                self.table
-                    .context
-                    .warn(problem(value.spot(), message).help(help));
+                value.warn_help(message, help);
             }
         }
         if self.is_auto_in_vain(place, limit) {

@@ -42,9 +42,7 @@ pub(super) fn all(tops: &Tops<'_>) -> Vec<Php> {
             );
         }
         if let Some(first) = named.insert(value.name, value.spot()) {
-            let message = format!("PHP `{}` is described twice", value.name);
-            let finding = problem(value.spot(), message).other("the first", first);
-            value.context.report(finding);
+            value.report_again(format!("PHP `{}` is described twice", value.name), first);
         }
         let found = phps.remove(value.name).map(|php| php.program);
         phps.insert(value.name.to_owned(), php(&value, found));
@@ -152,8 +150,7 @@ pub(super) fn judge_memory(tops: &Tops<'_>, model: &Model) {
         if let Some(memory) = memory {
             let message = "no php-fpm does its work with so little `memory`";
             let help = "it is for all processes of the pool together: begin with \"256MiB\"";
-            tops.context
-                .warn(problem(memory.spot(), message).help(help));
+            memory.warn_help(message, help);
         }
     }
 }

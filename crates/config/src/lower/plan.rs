@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::cgroup::{Enforcement, cgroup};
-use super::context::{Spot, problem, title_of};
+use super::context::{problem, title_of};
 use super::limits::{Level, limits};
 use super::pool;
 use super::rows;
 use super::table::Table;
-use super::tops::Tops;
+use super::tops::{Tops, once_each};
 use super::value::Value;
 use crate::keys;
 use crate::model::{Limit, PLANS_MAX, Plan};
@@ -29,25 +29,8 @@ impl Plans {
     /// Takes in `[plans.NAME]`.
     pub(super) fn define_all(tops: &Tops<'_>, above: Enforcement) -> Plans {
         let mut plans = Plans::default();
-        let mut spots: Vec<Spot> = Vec::new();
-        for value in tops.members("plans") {
-            let known = plans.list.iter().position(|known| known.name == value.name);
-            if let Some(first) = known.and_then(|at| spots.get(at)) {
-                let finding = problem(
-                    value.spot(),
-                    format!("plan `{}` is described twice", value.name),
-                );
-                value
-                    .context
-                    .report(finding.other("the first", first.clone()));
-                continue;
-            }
-            if plans.list.len() >= PLANS_MAX {
-                value.report(format!("there are more than {PLANS_MAX} plans"));
-                break;
-            }
+        for value in once_each(tops.members("plans"), ("plan", "plans"), PLANS_MAX) {
             plans.list.push(plan(&value, above));
-            spots.push(value.spot());
         }
         plans
     }

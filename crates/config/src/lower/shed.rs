@@ -111,10 +111,7 @@ pub(super) fn rule_name(
         ));
     }
     if let Some((_, first)) = taken(name) {
-        let finding = problem(value.spot(), format!("two `{title}` are called `{name}`"));
-        value
-            .context
-            .report(finding.other("the first", first.clone()));
+        value.report_again(format!("two `{title}` are called `{name}`"), first.clone());
     }
     name.to_owned()
 }
@@ -199,9 +196,7 @@ fn threshold(value: &Value<'_>, sensor: &Sensor) -> Option<f64> {
             seconds if seconds <= most => format!("{number} milliseconds are {seconds}"),
             _ => format!("it is in seconds, and rarely above {most}"),
         };
-        value
-            .context
-            .warn(problem(value.spot(), message).help(help));
+        value.warn_help(message, help);
     }
     Some(number)
 }

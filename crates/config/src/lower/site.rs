@@ -307,9 +307,7 @@ fn warn_of_unreached(rules: &[Rule], values: &[Value<'_>]) {
     let message = format!("{beyond} never reached: `{name}` above answers every request");
     let help =
         format!("put it above `{name}`, or say in the `match` of that which requests it is for");
-    value
-        .context
-        .warn(problem(value.spot(), message).help(help));
+    value.warn_help(message, help);
 }
 
 fn site_cgroup(table: &Table<'_>, rules: &[Rule], enforcement: Enforcement) -> Option<Box<Cgroup>> {
@@ -319,9 +317,7 @@ fn site_cgroup(table: &Table<'_>, rules: &[Rule], enforcement: Enforcement) -> O
     {
         let message = "`cgroup` binds nothing: no rule of this site starts programs";
         let help = "it holds for what `cgi`, `php` and `app` start; a FastCGI server is limited where it is started";
-        value
-            .context
-            .warn(problem(value.spot(), message).help(help));
+        value.warn_help(message, help);
     }
     group
 }

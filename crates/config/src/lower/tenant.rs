@@ -73,10 +73,8 @@ impl Tenants {
             },
         };
         if let Some((_, first)) = self.by_name.get(name) {
-            let finding = problem(value.spot(), format!("tenant `{name}` is described twice"));
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
+            let message = format!("tenant `{name}` is described twice");
+            value.report_again(message, first.clone());
             return;
         }
         self.by_name

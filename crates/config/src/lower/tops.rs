@@ -3,6 +3,8 @@
 //! The idea: lists and named tables add up over the files; everything else belongs to one file,
 //! so that no setting depends on the order in which files are read.
 
+use std::collections::BTreeMap;
+
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -139,6 +141,29 @@ impl<'a> Tops<'a> {
             }
         }
     }
+}
+
+/// Each of what is defined under a name the first time, and not more than `most`; `one` of them, and `many`, are called so.
+pub(super) fn once_each<'a>(
+    members: Vec<Value<'a>>,
+    (one, many): (&'static str, &'static str),
+    most: usize,
+) -> impl Iterator<Item = Value<'a>> {
+    let mut spots: BTreeMap<&'a str, Spot> = BTreeMap::new();
+    let firsts = members.into_iter().map_while(move |value| {
+        if let Some(first) = spots.get(value.name) {
+            let message = format!("{one} `{}` is defined twice", value.name);
+            value.report_again(message, first.clone());
+            return Some(None);
+        }
+        if spots.len() >= most {
+            value.report(format!("there are more than {most} {many}"));
+            return None;
+        }
+        spots.insert(value.name, value.spot());
+        Some(Some(value))
+    });
+    firsts.flatten()
 }
 
 /// The patterns of an entry of `include`: a text, or a table.

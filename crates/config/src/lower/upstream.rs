@@ -86,10 +86,8 @@ impl Upstreams {
         let spot = Some(value.spot());
         let upstream = upstream(value);
         if let Some((_, Some(first))) = self.by_name.get(name) {
-            let finding = problem(value.spot(), format!("upstream `{name}` is defined twice"));
-            value
-                .context
-                .report(finding.other("the first", first.clone()));
+            let message = format!("upstream `{name}` is defined twice");
+            value.report_again(message, first.clone());
             return;
         }
         self.by_name

@@ -133,6 +133,18 @@ impl<'a> Value<'a> {
             .report(problem(self.spot(), message).help(help));
     }
 
+    /// Reports that something is there again, and where the first of it stands.
+    pub(crate) fn report_again(&self, message: impl Into<String>, first: Spot) {
+        let finding = problem(self.spot(), message);
+        self.context.report(finding.other("the first", first));
+    }
+
+    /// Tells of what is not wrong, but hardly meant, with advice.
+    pub(crate) fn warn_help(&self, message: impl Into<String>, help: impl Into<String>) {
+        let finding = problem(self.spot(), message);
+        self.context.warn(finding.help(help));
+    }
+
     /// Reports that the value is of another type than it has to be.
     pub(crate) fn mistyped(&self, expected: &str) {
         self.report(self.mistake(expected));
