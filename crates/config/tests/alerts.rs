@@ -1,29 +1,25 @@
 //! What a configuration says of alerts.
 
+use config::Sources;
+use config::model::Alert;
 use config::model::sensor::Worse;
-use config::model::{Alert, Model};
-use config::{Sources, dump, load};
+
+use crate::written;
 
 const SITE: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/srv\"\n\
     tenant = \"acme\"\n[recorder]\ndirectory = \"/srv\"\n[tenants.acme]\nweight = 2\n[upstreams.app]\nservers = [\"127.0.0.1:9000\"]\n";
 
 fn sources(alerts: &str) -> Sources {
-    Sources::from_text("nagaya.toml", &format!("{SITE}{alerts}"))
+    written::sources(&format!("{SITE}{alerts}"))
 }
 
 fn alerts(alerts: &str) -> Vec<Alert> {
-    let loaded = |sources: &Sources| -> Model {
-        load(sources).unwrap_or_else(|problems| panic!("{alerts}\n{problems}"))
-    };
-    let model = loaded(&sources(alerts));
-    let printed = Sources::from_text("nagaya.toml", &dump(&model));
-    assert_eq!(loaded(&printed), model, "{}", dump(&model));
-    model.alerts
+    written::model_of(&sources(alerts)).alerts
 }
 
 fn problem(lines: &str) -> String {
     let text = format!("[[alerts]]\n{lines}\n");
-    let problems = load(&sources(&text)).expect_err(lines).to_string();
+    let problems = written::problems(&sources(&text));
     let count = problems.matches("error: ").count();
     assert_eq!(count, 1, "{lines}\n{problems}");
     problems
@@ -140,8 +136,7 @@ fn alerts_on_what_is_not_recorded_are_refused() {
 fn alerts_that_nobody_would_look_at_are_refused() {
     let text = "[[alerts]]\nfigure = \"load1\"\nabove = 3\n";
     let without = SITE.replace("[recorder]\ndirectory = \"/srv\"\n", "");
-    let sources = Sources::from_text("nagaya.toml", &format!("{without}{text}"));
-    let problems = load(&sources).expect_err("no recorder").to_string();
+    let problems = written::problems(&written::sources(&format!("{without}{text}")));
     assert!(
         problems.contains("`[[alerts]]` without `[recorder]`"),
         "{problems}"
@@ -175,8 +170,7 @@ fn what_is_misspelt_or_wrong_is_not_said_to_be_missing_as_well() {
         ("[recordr]\ndirectory = \"/srv\"\n", "unknown key `recordr`"),
     ] {
         let text = format!("{}{alert}{console}", SITE.replace(whole, recorder));
-        let found = load(&Sources::from_text("nagaya.toml", &text)).expect_err(recorder);
-        let found = found.to_string();
+        let found = written::problems(&written::sources(&text));
         assert_eq!(found.matches("error: ").count(), 1, "{found}");
         assert!(found.contains(message), "{found}");
     }

@@ -3,7 +3,8 @@
 use config::model::{
     Directory, DirectoryChanges, DirectorySource, RowFormat, RowTrust, ServerAddress,
 };
-use config::{Sources, dump, load, load_and_warn};
+
+use crate::written;
 
 const SITE: &str =
     "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
@@ -11,19 +12,13 @@ const QUERY: &str = "query = \"SELECT tenant FROM domains WHERE host = $host\"\n
 
 fn directory(lines: &str) -> Directory {
     let text = format!("{SITE}[directories.customers]\n{lines}");
-    let loaded = |text: &str| {
-        let sources = Sources::from_text("nagaya.toml", text);
-        load(&sources).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-    };
-    let mut model = loaded(&text);
-    assert_eq!(loaded(&dump(&model)), model, "{}", dump(&model));
+    let mut model = written::model(&text);
     model.directories.remove(0)
 }
 
 fn problem(lines: &str) -> String {
     let text = format!("{SITE}[directories.customers]\n{lines}\n");
-    let sources = Sources::from_text("nagaya.toml", &text);
-    load(&sources).expect_err(lines).to_string()
+    written::problems(&written::sources(&text))
 }
 
 #[test]
@@ -188,10 +183,7 @@ fn sources_that_programs_of_sites_can_reach_are_warned_of() {
         let text = format!(
             "{SITE}user = \"someone\"\nrules = [{{ handler = {{ {handler} }} }}]\n[directories.customers]\nsource = \"{source}\"\n{QUERY}"
         );
-        let sources = Sources::from_text("nagaya.toml", &text);
-        let loaded = load_and_warn(&sources);
-        let (_, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
-        warnings.to_string().contains("needs no password")
+        written::warnings(&written::sources(&text)).contains("needs no password")
     };
     let open = "mysql://u@127.0.0.1/d";
     assert!(warned(open, "cgi = true"));

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use config::model::{FleetStore, ServerAddress};
-use config::{Sources, dump, load, load_and_warn};
+
+use crate::written;
 
 fn text(store: &str) -> String {
     format!(
@@ -13,12 +14,7 @@ fn text(store: &str) -> String {
 }
 
 fn store(store: &str) -> FleetStore {
-    let loaded = |text: &str| {
-        let sources = Sources::from_text("nagaya.toml", text);
-        load(&sources).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-    };
-    let model = loaded(&text(store));
-    assert_eq!(loaded(&dump(&model)), model, "{}", dump(&model));
+    let model = written::model(&text(store));
     model.fleet.expect("a fleet").store
 }
 
@@ -66,8 +62,7 @@ fn what_is_no_store_is_refused() {
         ("redis://a,b/0", "1 addresses at most"),
         (&many, "16 addresses at most"),
     ] {
-        let sources = Sources::from_text("nagaya.toml", &text(store));
-        let problems = load(&sources).expect_err(store).to_string();
+        let problems = written::problems(&written::sources(&text(store)));
         assert!(problems.contains(said), "{store}: {problems}");
     }
 }
@@ -82,8 +77,7 @@ fn limits_that_lack_a_fleet_are_told_of_once() {
         site("a.test"),
         site("b.test")
     );
-    let sources = Sources::from_text("nagaya.toml", &text);
-    let problems = load(&sources).expect_err("no fleet").to_string();
+    let problems = written::problems(&written::sources(&text));
     assert_eq!(
         problems.matches("there is no `[fleet]`").count(),
         1,
@@ -100,12 +94,7 @@ fn a_store_that_is_asked_over_a_network_in_the_clear_is_warned_of() {
         ("redis://127.0.0.1/0?sentinel=main", true),
         ("redis://10.0.0.6/0?sentinel=main&tls=on", false),
     ] {
-        let sources = Sources::from_text("nagaya.toml", &text(store));
-        let (_, warnings) = load_and_warn(&sources).expect("a sound configuration");
-        assert_eq!(
-            warnings.to_string().contains("over TLS"),
-            is_warned,
-            "{store}"
-        );
+        let warnings = written::warnings(&written::sources(&text(store)));
+        assert_eq!(warnings.contains("over TLS"), is_warned, "{store}");
     }
 }

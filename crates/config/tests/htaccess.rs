@@ -1,26 +1,21 @@
 //! What a site says of its `.htaccess` files, and what is refused of it.
 
+use config::Sources;
 use config::model::{Handler, Model, SiteHtaccess, UnknownLines};
-use config::{Sources, dump, load};
 use htaccess::SectionContext;
 
-use crate::written::LISTEN;
+use crate::written::{self, LISTEN};
 
 fn sources(lines: &str) -> Sources {
     let text = format!("{LISTEN}[[sites]]\nhosts = [\"a.jp\"]\n{lines}\n");
-    let sources = Sources::from_text("nagaya.toml", &text);
+    let sources = written::sources(&text);
     let sources = sources.with_php("8.2", "/usr/sbin/php-fpm8.2");
     sources.with_php("8.3", "/usr/sbin/php-fpm8.3")
 }
 
 /// What a site of these lines says; what is printed of it says the same.
 fn model(lines: &str) -> Model {
-    let model = load(&sources(lines)).unwrap_or_else(|problems| panic!("{lines}\n{problems}"));
-    let printed = dump(&model);
-    let again = load(&Sources::from_text("nagaya.toml", &printed));
-    let again = again.unwrap_or_else(|problems| panic!("{printed}\n{problems}"));
-    assert_eq!(again, model, "{printed}");
-    model
+    written::model_of(&sources(lines))
 }
 
 fn files(model: &Model) -> &SiteHtaccess {
@@ -29,7 +24,7 @@ fn files(model: &Model) -> &SiteHtaccess {
 }
 
 fn problems(lines: &str) -> String {
-    load(&sources(lines)).expect_err(lines).to_string()
+    written::problems(&sources(lines))
 }
 
 #[test]
@@ -238,11 +233,11 @@ fn what_of_a_section_is_left_out_is_warned_of() {
 
 #[test]
 fn what_is_kept_is_a_size() {
-    let text = "[htaccess]\ncached = 50000\n".to_owned() + LISTEN + crate::written::SITE;
-    let said = crate::written::problems(&Sources::from_text("nagaya.toml", &text));
+    let text = "[htaccess]\ncached = 50000\n".to_owned() + LISTEN + written::SITE;
+    let said = written::problems(&written::sources(&text));
     assert!(said.contains("`cached` is a size"), "{said}");
     assert!(said.contains("it was a number of files"), "{said}");
     let text = text.replace("50000", "\"1GiB\"");
-    let model = crate::written::model(&text);
+    let model = written::model(&text);
     assert_eq!(model.htaccess_cached_bytes, 1 << 30);
 }

@@ -1,6 +1,8 @@
 //! Who is believed at a listener, and what is said where programs of sites could pose as them.
 
-use config::{Sources, load, load_and_warn};
+use config::{Sources, load};
+
+use crate::written;
 
 const SITE: &str = "[[sites]]\nhosts = [\"*\"]\nroot = \"/var/www\"\nuser = \"www-data\"\n";
 const HANDLERS: [(&str, bool); 6] = [
@@ -69,9 +71,7 @@ fn proxies_that_programs_of_sites_could_pose_as_are_warned_of() {
         let text = format!(
             "trusted_proxies = {proxies}\n[[listen]]\naddress = \"127.0.0.1:1\"\n{SITE}[[sites.rules]]\nhandler = {{ {handler} }}\n"
         );
-        let sources = Sources::from_text("nagaya.toml", &text);
-        let (_, warnings) = load_and_warn(&sources).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let told = warnings.to_string();
+        let told = written::warnings(&written::sources(&text));
         let is_told = told.contains("pose as any client by `X-Forwarded-For`");
         assert_eq!(is_told, warned, "{text}\n{told}");
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use config::Sources;
 use config::model::{Handler, Model, Mount, TryEntry};
-use config::{Sources, dump, load};
 
-use crate::written::LISTEN;
+use crate::written::{self, LISTEN};
 
 fn sources(lines: &str) -> Sources {
     let text = format!("{LISTEN}[[sites]]\nhosts = [\"a.jp\"]\n{lines}\n");
@@ -14,16 +14,11 @@ fn sources(lines: &str) -> Sources {
 
 /// What a site of these lines says; what is printed of it says the same.
 fn model(lines: &str) -> Model {
-    let model = load(&sources(lines)).unwrap_or_else(|problems| panic!("{lines}\n{problems}"));
-    let printed = dump(&model);
-    let again = load(&Sources::from_text("nagaya.toml", &printed));
-    let again = again.unwrap_or_else(|problems| panic!("{printed}\n{problems}"));
-    assert_eq!(again, model, "{printed}");
-    model
+    written::model_of(&sources(lines))
 }
 
 fn problems(lines: &str) -> String {
-    load(&sources(lines)).expect_err(lines).to_string()
+    written::problems(&sources(lines))
 }
 
 fn mount(lines: &str) -> String {
@@ -86,9 +81,8 @@ fn a_user_of_a_mount_as_whom_nothing_runs_is_told() {
     for (rule, is_told) in [(PHP, false), (server, true)] {
         let mount = mount("path = \"/w\"\nroot = \"/w\"\nuser = \"bob\"");
         let lines = format!("user = \"alice\"\n{mount}{rule}");
-        let (_, warnings) = config::load_and_warn(&sources(&lines)).expect(rule);
-        let told = warnings.to_string().contains("`user` says nothing");
-        assert_eq!(told, is_told, "{warnings}");
+        let told = written::warnings(&sources(&lines)).contains("`user` says nothing");
+        assert_eq!(told, is_told, "{lines}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a configuration says of pools: which there are, whose, and what is refused.
 
 use config::model::{Handler, Isolate, Model, Pool, PoolProgram, Protocol, ServerAddress, Share};
-use config::{Sources, dump, load, load_and_warn};
+use config::{Sources, load, load_and_warn};
 
-use crate::written::LISTEN;
+use crate::written::{LISTEN, model_of, problems};
 
 const PHP: &str = "handler = { php = true }";
 const APP: &str =
@@ -16,16 +16,7 @@ fn sources(text: &str) -> Sources {
 
 /// What a configuration says; what is printed of it says the same, wherever PHPs are.
 fn model(text: &str) -> Model {
-    let model = load(&sources(text)).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
-    let printed = dump(&model);
-    let again = load(&Sources::from_text("nagaya.toml", &printed));
-    let again = again.unwrap_or_else(|problems| panic!("{printed}\n{problems}"));
-    assert_eq!(again, model, "{printed}");
-    model
-}
-
-fn problems(sources: &Sources) -> String {
-    load(sources).expect_err("a problem").to_string()
+    model_of(&sources(text))
 }
 
 fn site(host: &str, lines: &str, rules: &[&str]) -> String {

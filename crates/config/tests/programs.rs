@@ -1,6 +1,6 @@
 //! What a configuration says of programs: whose they are, what they are told, what binds them.
 
-use crate::written::{LISTEN, model, problems};
+use crate::written::{self, LISTEN, model, problems};
 use config::model::{Handler, Protocol, Rlimits, Site};
 use config::{Sources, load_and_warn};
 
@@ -264,9 +264,7 @@ fn what_is_hardly_meant_is_told_and_served_all_the_same() {
         ),
     ];
     for (text, expected) in cases {
-        let sources = Sources::from_text("nagaya.toml", &format!("{LISTEN}{text}"));
-        let (_, warnings) = config::load_and_warn(&sources).expect("it can be served");
-        let told = warnings.to_string();
+        let told = warnings(&format!("{LISTEN}{text}"));
         assert_eq!(told.is_empty(), expected.is_empty(), "{text}\n{told}");
         assert!(told.contains(expected), "{text}\n{told}");
         assert!(!told.contains("error"), "{told}");
@@ -328,11 +326,7 @@ fn plain(host: &str, lines: &str, server: &str) -> String {
 }
 
 fn warnings(text: &str) -> String {
-    let sources = Sources::from_text("nagaya.toml", text);
-    match load_and_warn(&sources) {
-        Ok((_, warnings)) => warnings.to_string(),
-        Err(problems) => panic!("{text}\n{problems}"),
-    }
+    written::warnings(&written::sources(text))
 }
 
 #[test]

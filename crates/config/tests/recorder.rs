@@ -1,7 +1,9 @@
 //! What a configuration says of the recorder.
 
+use config::Sources;
 use config::model::{Recorder, SaltTime};
-use config::{Sources, dump, load};
+
+use crate::written;
 
 const SITE: &str =
     "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
@@ -9,20 +11,14 @@ const SITE: &str =
 fn recorder(lines: &str) -> Recorder {
     let text =
         format!("{SITE}record = false\n[recorder]\ndirectory = \"/var/lib/figures\"\n{lines}");
-    let loaded = |text: &str| {
-        let sources = Sources::from_text("nagaya.toml", text);
-        load(&sources).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-    };
-    let model = loaded(&text);
-    assert_eq!(loaded(&dump(&model)), model, "{}", dump(&model));
+    let model = written::model(&text);
     assert!(!model.sites[0].record);
     model.recorder.expect("a recorder")
 }
 
 fn problem(lines: &str) -> String {
     let text = format!("{SITE}[recorder]\ndirectory = \"/var/lib/figures\"\n{lines}\n");
-    let sources = Sources::from_text("nagaya.toml", &text);
-    load(&sources).expect_err(lines).to_string()
+    written::problems(&written::sources(&text))
 }
 
 #[test]
@@ -64,9 +60,7 @@ fn a_database_elsewhere_that_is_not_spoken_to_over_tls_is_warned_of() {
     ] {
         let text =
             format!("{SITE}[recorder]\ndirectory = \"/var/lib/figures\"\nsend = \"{url}\"\n");
-        let sources = Sources::from_text("nagaya.toml", &text);
-        let (_, warnings) = config::load_and_warn(&sources).expect(url);
-        let warnings = warnings.to_string();
+        let warnings = written::warnings(&written::sources(&text));
         assert_eq!(
             warnings.contains("over TLS"),
             is_warned,

@@ -1,7 +1,8 @@
 //! What a configuration says of sites that rows make, and of plans.
 
-use config::model::{Acceptor, Condition, Handler, Model, TemplatePart};
-use config::{Sources, dump, load};
+use config::model::{Acceptor, Condition, Handler, TemplatePart};
+
+use crate::written::{self, model};
 
 const HEAD: &str = r#"
 [[listen]]
@@ -30,19 +31,8 @@ plan = "${row.plan}"
 root = "/var/www/$row.user"
 "#;
 
-fn model(text: &str) -> Model {
-    let loaded = |text: &str| {
-        let sources = Sources::from_text("nagaya.toml", text);
-        load(&sources).unwrap_or_else(|problems| panic!("{text}\n{problems}"))
-    };
-    let model = loaded(text);
-    assert_eq!(loaded(&dump(&model)), model, "{}", dump(&model));
-    model
-}
-
 fn problem(text: &str) -> String {
-    let sources = Sources::from_text("nagaya.toml", &format!("{HEAD}{text}"));
-    load(&sources).expect_err(text).to_string()
+    written::problems(&written::sources(&format!("{HEAD}{text}")))
 }
 
 #[test]
@@ -116,8 +106,7 @@ fn a_console_of_rows_shows_the_rows_tenant_alone() {
         "{ tenants = [\"own\"] }",
         "{ tenants = [\"$tenant\", \"own\"] }",
     ] {
-        let sources = Sources::from_text("nagaya.toml", &text(console));
-        let problem = load(&sources).expect_err(console).to_string();
+        let problem = written::problems(&written::sources(&text(console)));
         assert!(
             problem.contains("shows the tenant of the row, and nobody else"),
             "{problem}"

@@ -4,6 +4,8 @@ use config::model::sensor::Sensor;
 use config::model::{Degrade, Mode, Model, Shed, ShedReply, ShedScope};
 use config::{Sources, dump, load};
 
+use crate::written;
+
 const SITE: &str =
     "[[listen]]\naddress = \"127.0.0.1:8080\"\n[[sites]]\nhosts = [\"*\"]\nroot = \"/srv\"\n";
 
@@ -228,8 +230,7 @@ fn what_is_wrong_is_answered_with_what_to_write() {
 fn milliseconds_where_seconds_are_meant_are_told() {
     let warned = |lines: &str| {
         let text = format!("[[shed]]\nsensor = {lines}\n");
-        let (_, warnings) = config::load_and_warn(&sources(&text)).expect(lines);
-        warnings.to_string()
+        written::warnings(&sources(&text))
     };
     let told = warned("\"loop_lag\"\nenter = 100");
     for part in ["`enter` is 100 seconds", "100 milliseconds are 0.1"] {
