@@ -318,7 +318,7 @@ fn name_of_user(site: &SiteManifest) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ipc::pools::PoolProgramManifest;
     use ipc::rows::{PathPart, RowKey};
 
@@ -476,7 +476,8 @@ mod tests {
         Packed::of(&pool_named(name)).unwrap()
     }
 
-    fn pool_named(name: &str) -> PoolManifest {
+    /// A pool of this name and tenant.
+    pub(crate) fn pool_named(name: &str) -> PoolManifest {
         PoolManifest {
             id: name.into(),
             name: name.into(),

@@ -57,32 +57,17 @@ fn spelt(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ipc::pools::PoolProgramManifest;
-
     use super::*;
+    use crate::manifests::tests::pool_named;
 
     fn pool(tenant: &str) -> PoolManifest {
         PoolManifest {
             id: "a-1".into(),
             name: "php 8.2 of a".into(),
-            tenant: tenant.into(),
-            weight: 1,
             user: Some("u$1".into()),
-            users: None,
-            group: None,
             directory: "/p/a-1".into(),
             socket: "/p/a-1.sock".into(),
-            program: PoolProgramManifest::App {
-                command: Vec::new(),
-                directory: "/".into(),
-                env: Vec::new(),
-                instances: 1,
-                start_ms: 1,
-                stop_ms: 1,
-                ready: None,
-            },
-            walls: None,
-            idle_ms: None,
+            ..pool_named(tenant)
         }
     }
 

@@ -569,30 +569,13 @@ mod tests {
 
     use super::*;
     use crate::manifests::Manifests;
+    use crate::manifests::tests::pool_named;
 
     /// The settings of a pool whose tenant has these limits.
     fn settings_with(version: Version, memory_bytes: Option<u64>, pids: Option<u32>) -> u64 {
         let pool = PoolManifest {
-            id: "a".into(),
-            name: "app a".into(),
-            tenant: "tenant".into(),
-            weight: 1,
-            user: None,
-            users: None,
             group: Some(1),
-            directory: "/pools/a".into(),
-            socket: "/pools/a.sock".into(),
-            program: PoolProgramManifest::App {
-                command: vec!["/bin/true".into()],
-                directory: "/".into(),
-                env: Vec::new(),
-                instances: 1,
-                start_ms: 1,
-                stop_ms: 1,
-                ready: None,
-            },
-            walls: None,
-            idle_ms: None,
+            ..pool_named("tenant")
         };
         let limits = Limits {
             memory_bytes,
