@@ -6,7 +6,7 @@ use ipc::archive::{
     SITE_NUMBERS,
 };
 use ipc::directory::SourceSettings;
-use testkit::{PATIENCE, Postgres, eventually};
+use testkit::{PATIENCE, Postgres, a_postgres, eventually};
 
 use crate::asking::{postgres, run};
 
@@ -56,9 +56,7 @@ pub(crate) fn rows(now_s: i64, minutes: i64, count: i64) -> ArchiveRows {
 
 #[test]
 fn what_three_machines_send_at_once_and_twice_stands_there_once() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let begun = now_s();
     std::thread::scope(|scope| {
         for machine in ["web1", "web2", "web3"] {
@@ -90,9 +88,7 @@ fn what_three_machines_send_at_once_and_twice_stands_there_once() {
 
 #[test]
 fn wrong_rows_are_refused_whole_and_old_ones_go() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     run(async {
         let archive = archive(&server, "web1");
         let mut wrong = rows(now_s(), 2, 1);
@@ -110,9 +106,7 @@ fn wrong_rows_are_refused_whole_and_old_ones_go() {
 
 #[test]
 fn tables_of_another_version_are_refused_with_words_and_a_user_needs_no_right_to_make_them() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let write = |machine: &str| {
         let mut said = ArchiveSaid::Written;
         run(async { said = archive(&server, machine).write(&rows(now_s(), 1, 1)).await });
@@ -148,7 +142,7 @@ fn tables_of_another_version_are_refused_with_words_and_a_user_needs_no_right_to
 
 #[test]
 fn a_database_that_goes_and_comes_back_takes_what_is_sent_then() {
-    let Some(mut server) = Postgres::start(&[]) else {
+    let Some(mut server) = a_postgres() else {
         return;
     };
     run(async {
@@ -174,9 +168,7 @@ fn a_database_that_goes_and_comes_back_takes_what_is_sent_then() {
 
 #[test]
 fn where_a_table_is_locked_nothing_piles_up_and_what_is_refused_keeps_the_connection() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let ours =
         || server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nagaya'");
     let write = |archive: &Archive, rows: &ArchiveRows| {

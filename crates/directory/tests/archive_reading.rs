@@ -7,7 +7,7 @@ use ipc::archive::question::{
     IncidentsWanted, NAMES_MAX, SAMPLES_MAX, SITES_MAX, SamplesWanted, SitesWanted,
 };
 use ipc::archive::{ArchiveRows, ArchiveSaid, ArchivedSample, ArchivedSite, SITE_NUMBERS};
-use testkit::{PATIENCE, Postgres};
+use testkit::{PATIENCE, Postgres, a_postgres};
 
 use super::archive::{archive, now_s, rows};
 use crate::asking::run;
@@ -69,9 +69,7 @@ fn requests(found: &ArchiveFound) -> Vec<i64> {
 
 #[test]
 fn all_machines_come_to_their_sum_and_each_to_its_own() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     for (machine, count) in [("web1", 1), ("web2", 20)] {
         write(&server, machine, &rows(now_s, 60, count));
@@ -115,9 +113,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 
 #[test]
 fn figures_that_are_asked_for_are_those_that_come() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     let mut names = [
         "load1",
@@ -173,9 +169,7 @@ fn figures_that_are_asked_for_are_those_that_come() {
 
 #[test]
 fn sites_that_are_asked_for_are_those_that_come() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     let site = |(site, requests): (&str, i64)| ArchivedSite {
         site: site.into(),
@@ -206,9 +200,7 @@ fn sites_that_are_asked_for_are_those_that_come() {
 
 #[test]
 fn a_broken_machine_harms_no_other() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     write(&server, "web1", &rows(now_s, 60, 1));
     let sound = found(&server, &question(now_s, None));
@@ -261,9 +253,7 @@ fn a_broken_machine_harms_no_other() {
 
 #[test]
 fn durations_that_are_too_long_are_left_out() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     write(&server, "web1", &rows(now_s, 60, 1));
     // As long as one may be, of as many as there must be.
@@ -289,9 +279,7 @@ fn durations_that_are_too_long_are_left_out() {
 
 #[test]
 fn of_what_is_too_much_the_busiest_come_and_none_in_part() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     write(&server, "web1", &ArchiveRows::default());
     let question = question(now_s, None);
@@ -338,9 +326,7 @@ fn of_what_is_too_much_the_busiest_come_and_none_in_part() {
 
 #[test]
 fn incidents_that_concern_others_crowd_nobodys_out() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     let now_s = now_s();
     let mut quiet = rows(now_s, 1, 1);
     quiet.incidents[0].at_s -= 1_800;
@@ -372,7 +358,7 @@ fn incidents_that_concern_others_crowd_nobodys_out() {
 
 #[test]
 fn one_that_is_away_or_locked_is_said_to_be_soon() {
-    let Some(mut server) = Postgres::start(&[]) else {
+    let Some(mut server) = a_postgres() else {
         return;
     };
     let now_s = now_s();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use directory::check;
 use ipc::directory::{ChangesSettings, DirectorySettings, RowAnswer, RowFrom, SourceSettings};
-use testkit::{MariaDb, Memcached, Postgres, TempDir};
+use testkit::{MariaDb, Memcached, Postgres, TempDir, a_mariadb, a_postgres};
 
 use crate::asking::{Asked, TABLE, mariadb, polled, postgres, run, settings};
 
@@ -150,18 +150,14 @@ fn rows_are_listed_though_the_query_fails_and_the_first_of_them_has_no_host() {
 
 #[test]
 fn mariadb_answers() {
-    let Some(server) = MariaDb::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_mariadb() else { return };
     server.sql(TABLE);
     answers_alike(settings(mariadb(&server)));
 }
 
 #[test]
 fn postgres_answers() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     server.sql(TABLE);
     answers_alike(settings(postgres(&server)));
 }

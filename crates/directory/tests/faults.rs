@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ipc::directory::{DirectorySettings, RowAnswer, RowFrom};
 use testkit::stores::Store;
-use testkit::{MariaDb, Postgres, TempDir};
+use testkit::{MariaDb, Postgres, TempDir, a_postgres};
 
 use crate::asking::{Asked, TABLE, is_row, mariadb, postgres, run, settings};
 
@@ -93,9 +93,7 @@ fn rows_outlive_postgres() {
 
 #[test]
 fn a_question_that_the_snapshot_answered_goes_on_and_tells_of_another_row() {
-    let Some(server) = Postgres::start(&[]) else {
-        return;
-    };
+    let Some(server) = a_postgres() else { return };
     server.sql(TABLE);
     let directory = TempDir::new();
     let mut settings = settings(postgres(&server));

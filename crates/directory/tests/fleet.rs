@@ -7,7 +7,7 @@ use directory::FleetAsker;
 use fastrand::Rng;
 use ipc::fleet::{FleetClaim, FleetQuestion, FleetRateClaim, FleetSaid, FleetSettings};
 use limits::fleet::{Claim, FleetKey, Grant, Holder, RateClaim, RateGrant, StoreModel, StoreReply};
-use testkit::{PATIENCE, RedisServer};
+use testkit::{PATIENCE, RedisServer, a_redis};
 
 use crate::asking::run;
 
@@ -336,9 +336,7 @@ fn the_script_decides_as_the_model_does_whatever_time_does() {
 
 #[test]
 fn a_machine_that_has_what_another_waits_for_hears_of_it() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let askers: Vec<_> = (0..2)
         .map(|at| Rc::new(FleetAsker::new(settings(&store, at, None)).unwrap()))
         .collect();
@@ -457,9 +455,7 @@ fn what_does_not_pass_by_itself_is_told_with_what_helps() {
 
 #[test]
 fn a_key_takes_few_bytes_of_the_store_and_none_when_it_is_idle() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
     let (many, used) = (keys_told(), || used(&store));
     let claims = |first: u64, want: u32| {
@@ -522,9 +518,7 @@ fn used(store: &RedisServer) -> u64 {
 
 #[test]
 fn a_key_of_a_rate_takes_few_bytes_of_the_store_and_none_when_its_bucket_is_full() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let asker = FleetAsker::new(settings(&store, 1, None)).unwrap();
     let keys = keys_told();
     let count = || store.command(&["DBSIZE"]).trim().parse::<u64>().unwrap();

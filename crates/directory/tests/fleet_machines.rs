@@ -8,7 +8,7 @@ use ipc::fleet::{
     DrainOrder, FleetSaid, FleetSettings, MACHINES_MAX, MachineReport, OrderOutcome,
     REPORT_BYTES_MAX,
 };
-use testkit::RedisServer;
+use testkit::{RedisServer, a_redis};
 
 use crate::asking::run;
 use crate::fleet::settings;
@@ -95,9 +95,7 @@ async fn list_all(
 
 #[test]
 fn an_order_is_heard_kept_by_who_is_drained_and_holds_until_a_later_one() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let (web1, web2) = (machine(&store, 1), machine(&store, 2));
         assert!(list(&web2, None).await.unwrap().is_empty());
@@ -152,9 +150,7 @@ fn an_order_is_heard_kept_by_who_is_drained_and_holds_until_a_later_one() {
 
 #[test]
 fn what_others_have_written_is_bounded_and_no_machine() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let long = format!("9999999999999 1 0 {}", "x".repeat(REPORT_BYTES_MAX + 1));
     for (machine, value) in [
         ("web2", "no time"),
@@ -197,9 +193,7 @@ fn three(store: &RedisServer) -> [Machine; 3] {
 
 #[test]
 fn gateways_of_one_name_are_told_and_none_is_drained_but_one_may_follow_another() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let [first, second, third] = three(&store);
         for asker in [&first, &first, &second, &second, &third, &third] {
@@ -224,9 +218,7 @@ fn gateways_of_one_name_are_told_and_none_is_drained_but_one_may_follow_another(
 
 #[test]
 fn three_gateways_of_one_name_that_take_turns_are_told() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let three = three(&store);
         for is_told in [false, true, true] {
@@ -239,9 +231,7 @@ fn three_gateways_of_one_name_that_take_turns_are_told() {
 
 #[test]
 fn a_drain_under_several_gateways_of_one_name_reaches_no_other_and_is_undone_for_all() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let [first, second, _] = three(&store);
         // It was drained while it was alone.
@@ -274,9 +264,7 @@ fn a_drain_under_several_gateways_of_one_name_reaches_no_other_and_is_undone_for
 
 #[test]
 fn an_order_of_who_is_drained_and_says_so_never_grows_old() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let web1 = machine(&store, 1);
         assert!(!web1.is_drained().await);
@@ -301,9 +289,7 @@ fn an_order_of_who_is_drained_and_says_so_never_grows_old() {
 
 #[test]
 fn orders_of_machines_that_never_come_back_vanish() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     run(async {
         let (web1, web2) = (machine(&store, 1), machine(&store, 2));
         assert!(!web1.is_drained().await);
@@ -353,9 +339,7 @@ fn a_store_that_evicts_keys_says_so_and_one_that_says_nothing_is_no_error() {
 
 #[test]
 fn a_check_names_all_commands_that_the_account_lacks_and_leaves_nothing_behind() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let user = |rights: &[&str]| {
         let all = [
             "ACL",

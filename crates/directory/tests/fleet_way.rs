@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use directory::{FleetAsker, check_fleet};
 use ipc::fleet::{FleetSaid, FleetSettings};
 use limits::fleet::{Claim, FleetKey};
-use testkit::{RedisServer, TempDir, free_port};
+use testkit::{RedisServer, TempDir, a_redis, free_port};
 
 use crate::asking::run;
 use crate::databases::certificate;
@@ -101,9 +101,7 @@ async fn await_store(asker: &FleetAsker, seq: &mut u64, store: &RedisServer) {
 
 #[test]
 fn sentinels_say_where_the_store_is_and_where_another_has_taken_its_place() {
-    let Some(mut first) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(mut first) = a_redis() else { return };
     let primary = first.address().port().to_string();
     let second = RedisServer::start(&["--replicaof", "127.0.0.1", &primary]).unwrap();
     let mut sentinel = RedisServer::start_sentinel(&first).unwrap();
@@ -216,9 +214,7 @@ impl Machine {
 
 #[test]
 fn a_planned_failover_that_machines_hear_of_one_after_the_other_keeps_the_bound() {
-    let Some(first) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(first) = a_redis() else { return };
     let primary = first.address().port().to_string();
     let second = RedisServer::start(&["--replicaof", "127.0.0.1", &primary]).unwrap();
     let sentinel = RedisServer::start_sentinel(&first).unwrap();
@@ -324,9 +320,7 @@ fn a_store_that_may_not_be_listened_to_says_so() {
 
 #[test]
 fn a_store_that_has_lost_the_script_is_asked_on_while_it_is_listened_to() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     // Each connection says which database it is for.
     let watched = FleetSettings {
         database: 1,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::bed::{on_a_worker, patient, run, with};
 use script::{Datum, Interpreter, Trial};
-use testkit::{MariaDb, Memcached, RedisServer, ScriptedUpstream, Step, free_port};
+use testkit::{MariaDb, Memcached, ScriptedUpstream, Step, a_mariadb, a_redis, free_port};
 
 /// What `inspect` says of the value of a script, or of its failure.
 async fn shown(interpreter: &Rc<Interpreter>, code: &str, request: &mut Trial) -> String {
@@ -128,9 +128,7 @@ fn mysql(mariadb: &MariaDb) -> String {
 
 #[test]
 fn mysql_gives_rows() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
+    let Some(mariadb) = a_mariadb() else { return };
     let before = format!("d = ($d ||= {})", mysql(&mariadb));
     check(&before, MYSQL);
 }
@@ -250,9 +248,7 @@ fn a_stopped_database_raises_once_and_is_found_again() {
 
 #[test]
 fn redis_does_its_commands() {
-    let Some(redis) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(redis) = a_redis() else { return };
     let address = redis.address();
     let before = format!(
         "r = ($r ||= Redis.new('{}', {}, 60)); r.flushall",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::worker::{on_a_worker, with};
 use stores::mysql::{Cell, Database, Login, Moment, ROWS_MAX, Span, Table};
 use stores::{Address, Error, Kind, Limits, Session, Stores};
-use testkit::{MariaDb, PATIENCE, eventually};
+use testkit::{MariaDb, PATIENCE, a_mariadb, eventually};
 
 const ME: Session = Session(1);
 const OTHER: Session = Session(2);
@@ -332,9 +332,7 @@ fn a_result_beyond_the_caps_is_refused_and_its_connection_closed() {
 
 #[test]
 fn many_at_once_share_the_connections_and_all_close_with_the_worker() {
-    let Some(mariadb) = MariaDb::start(&[]) else {
-        return;
-    };
+    let Some(mariadb) = a_mariadb() else { return };
     on_a_worker(async {
         let limits = Limits {
             connections_max: 4,

@@ -40,7 +40,7 @@ pub use peer::Peer;
 pub use php::PhpFpm;
 pub use processes::hold_still;
 pub use skip::{lacks, lacks_program, lacks_root};
-pub use stores::{MariaDb, Memcached, Postgres, RedisServer};
+pub use stores::{MariaDb, Memcached, Postgres, RedisServer, a_mariadb, a_postgres, a_redis};
 pub use temp::TempDir;
 pub use upstream::{ScriptedUpstream, Seen, Step};
 pub use wait::{PATIENCE, eventually, free_port, quick_once};

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
 use testkit::gateway::Builder;
 use testkit::http2::{RawH2, kind};
-use testkit::{Gateway, PATIENCE, RedisServer, Reply, eventually, free_port};
+use testkit::{Gateway, PATIENCE, RedisServer, Reply, a_redis, eventually, free_port};
 
 use crate::fixtures::fleet::{CONFIG, calls, machine};
 use crate::fixtures::limited::ask;
@@ -125,9 +125,7 @@ impl Drop for Agent {
 
 #[test]
 fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is_undone() {
-    let Some(mut store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(mut store) = a_redis() else { return };
     let web1 = start(&store, "web1", 5);
     let web2 = start(&store, "web2", 6);
     await_machines(&web1, "two machines, of which one differs", |all| {
@@ -202,9 +200,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
 
 #[test]
 fn a_machine_is_drained_from_itself_where_the_store_stands_still_and_of_another_nobody_knows() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let web1 = start(&store, "web1", 5);
     // The store is waited for longer than any operator.
     let config = CONFIG.replace("{lease}", "60s");
@@ -321,9 +317,7 @@ impl Browsing {
 
 #[test]
 fn a_machine_that_is_drained_under_load_answers_all_that_comes_and_ends_connections() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let listen =
         "[[listen]]\naddress = \"127.0.0.1:{port}\"\nprotocols = [\"http/1.1\", \"h2c\"]\n";
     let web1 = builder_with(
@@ -363,9 +357,7 @@ fn a_machine_that_is_drained_under_load_answers_all_that_comes_and_ends_connecti
 
 #[test]
 fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
-    let Some(store) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(store) = a_redis() else { return };
     let mut gateway = start(&store, "web1", 5);
     gateway.wait_for_message("the fleet's store answers");
     assert_eq!(get(&gateway).status, 200);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::client::{Reply, reply};
-use testkit::{Gateway, Postgres, eventually, processes};
+use testkit::{Gateway, Postgres, a_postgres, eventually, processes};
 
 use super::recorded::{PATIENCE, figures, metric, signal};
 
@@ -148,7 +148,7 @@ fn each_console_shows_one_or_all(gateways: &[Gateway; 3], database: &mut Postgre
 
 #[test]
 fn every_minute_of_three_machines_stands_there_once() {
-    let Some(mut database) = Postgres::start(&[]) else {
+    let Some(mut database) = a_postgres() else {
         return;
     };
     let machines = ["web1", "web2", "web3"];

@@ -15,7 +15,8 @@ use testkit::gateway::Builder;
 use testkit::php::Listen;
 use testkit::temp::copy;
 use testkit::{
-    Gateway, Outcome, PATIENCE, PhpFpm, RedisServer, Reply, ScriptedUpstream, Step, eventually,
+    Gateway, Outcome, PATIENCE, PhpFpm, RedisServer, Reply, ScriptedUpstream, Step, a_redis,
+    eventually,
 };
 
 const KEY: &str = "a key for the examples";
@@ -329,9 +330,7 @@ fn notes_are_kept_by_a_json_api() {
 
 #[test]
 fn a_host_is_forwarded_to_where_redis_says() {
-    let Some(mut redis) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(mut redis) = a_redis() else { return };
     let (first, second) = (
         ScriptedUpstream::fixed("first"),
         ScriptedUpstream::fixed("second"),

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use testkit::gateway::Builder;
-use testkit::{Gateway, PATIENCE, RedisServer, TempDir, eventually, free_port};
+use testkit::{Gateway, PATIENCE, TempDir, a_redis, eventually, free_port};
 
 use crate::fixtures::certificates::write_pair;
 use crate::fixtures::memory::{found_in_memory, secrets};
@@ -314,9 +314,7 @@ fn data_that_a_script_has_in_hand_is_shown_and_replaces_no_planned_key() {
 /// The guide's own configuration and script.
 #[test]
 fn a_script_that_asks_redis_waits_for_it_and_shows_what_it_says() {
-    let Some(redis) = RedisServer::start(&[]) else {
-        return;
-    };
+    let Some(redis) = a_redis() else { return };
     let section = "Certificates that scripts choose";
     let port = free_port();
     let config = of_the_guide(section, "toml")

@@ -26,6 +26,24 @@ use crate::processes::{children, hold_still};
 use crate::temp::TempDir;
 use crate::wait::{PATIENCE, eventually};
 
+/// A Redis as it comes; as [`RedisServer::start`].
+#[must_use]
+pub fn a_redis() -> Option<RedisServer> {
+    RedisServer::start(&[])
+}
+
+/// A PostgreSQL as it comes; as [`Postgres::start`].
+#[must_use]
+pub fn a_postgres() -> Option<Postgres> {
+    Postgres::start(&[])
+}
+
+/// A MariaDB as it comes; as [`MariaDb::start`].
+#[must_use]
+pub fn a_mariadb() -> Option<MariaDb> {
+    MariaDb::start(&[])
+}
+
 /// Where programs lie, also those that an ordinary user's PATH lacks.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
 
