@@ -219,13 +219,7 @@ fn ledger(definitions: &[Definition]) -> (Ledger, Vec<LimitId>, TenantId) {
 }
 
 fn ask<'a>(worker: usize, tenant: TenantId, wants: &'a [Want<'a>]) -> Ask<'a> {
-    Ask {
-        worker,
-        tenant,
-        class: limits::Class::NONE,
-        client: CLIENT,
-        wants,
-    }
+    Ask::of(worker, tenant, CLIENT, wants)
 }
 
 fn want(limit: LimitId, key: Option<&[u8]>) -> Want<'_> {

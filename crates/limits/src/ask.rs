@@ -50,6 +50,20 @@ pub struct Ask<'a> {
     pub wants: &'a [Want<'a>],
 }
 
+impl<'a> Ask<'a> {
+    /// One of no class.
+    #[must_use]
+    pub fn of(worker: usize, tenant: TenantId, client: IpAddr, wants: &'a [Want<'a>]) -> Ask<'a> {
+        Ask {
+            worker,
+            tenant,
+            class: Class::NONE,
+            client,
+            wants,
+        }
+    }
+}
+
 /// A class of a tenant's requests: its turns are shared among them by weight, and inside each among
 /// clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

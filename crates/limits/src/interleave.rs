@@ -187,13 +187,7 @@ impl Stage {
             limit: self.limits[at],
             key,
         });
-        let ask = Ask {
-            worker,
-            tenant: self.tenant,
-            class: crate::Class::NONE,
-            client: [127, 0, 0, 1].into(),
-            wants: &wants,
-        };
+        let ask = Ask::of(worker, self.tenant, [127, 0, 0, 1].into(), &wants);
         self.ledger.admit(Time(1), &ask)
     }
 

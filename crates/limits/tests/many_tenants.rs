@@ -153,13 +153,7 @@ impl Gateway {
             limit: self.limit,
             key: None,
         }];
-        let ask = Ask {
-            worker: tenant % 2,
-            tenant: self.tenants[tenant],
-            class: limits::Class::NONE,
-            client,
-            wants: &wants,
-        };
+        let ask = Ask::of(tenant % 2, self.tenants[tenant], client, &wants);
         match self.ledger.admit(self.now, &ask) {
             Admission::Admitted(permit) => self.begin(tenant, permit, Duration::ZERO),
             Admission::Refused(_) => self.refused[tenant] += 1,

@@ -178,13 +178,12 @@ impl Model {
                 key: (self.definitions[limit].keyed == Keyed::Dynamic).then_some(&bytes[limit]),
             })
             .collect();
-        let ask = Ask {
-            worker: self.random.usize(..2),
-            tenant: self.tenants[whose.0],
-            class: limits::Class::NONE,
-            client: [10, 0, whose.1, 1].into(),
-            wants: &wants,
-        };
+        let ask = Ask::of(
+            self.random.usize(..2),
+            self.tenants[whose.0],
+            [10, 0, whose.1, 1].into(),
+            &wants,
+        );
         self.ledger.admit(self.now, &ask)
     }
 

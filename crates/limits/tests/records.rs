@@ -292,13 +292,7 @@ fn totals_do_not_fall_while_threads_mint_keys() {
                         key: Some(key.as_bytes()),
                     }];
                     let client = std::net::Ipv4Addr::LOCALHOST.into();
-                    let ask = Ask {
-                        worker,
-                        tenant,
-                        class: limits::Class::NONE,
-                        client,
-                        wants: &wants,
-                    };
+                    let ask = Ask::of(worker, tenant, client, &wants);
                     let now = ms(nth);
                     match ledger.admit(now, &ask) {
                         Admission::Admitted(permit) => {

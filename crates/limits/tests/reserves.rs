@@ -1,12 +1,11 @@
 //! Reserves against a model: never above the limit, no permit idle while somebody waits, and the next
 //! one that comes back is a tenant's that has less than its reserve.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use limits::{
-    Admission, Ask, Class, Concurrent, Definition, Ledger, LimitId, Outcome, Permit, Shared,
+    Admission, Ask, Concurrent, Definition, Ledger, LimitId, Outcome, Permit, Shared,
     TenantDefinition, TenantId, Ticket, Time, Used, Want,
 };
 use proptest::prelude::{Strategy, prop, prop_oneof, proptest};
@@ -94,13 +93,13 @@ impl Model {
             limit: self.limit,
             key: None,
         };
-        let ask = Ask {
-            worker: tenant,
-            tenant: self.tenants[tenant],
-            class: Class::NONE,
-            client: IpAddr::V4(Ipv4Addr::new(10, 0, client, 1)),
-            wants: &[want],
-        };
+        let wants = [want];
+        let ask = Ask::of(
+            tenant,
+            self.tenants[tenant],
+            [10, 0, client, 1].into(),
+            &wants,
+        );
         match self.ledger.admit(self.now, &ask) {
             Admission::Admitted(permit) => self.held.push((tenant, permit)),
             Admission::Waiting(ticket) => self.waiting.push((tenant, ticket)),

@@ -124,13 +124,12 @@ impl Stage {
             limit: self.limits[at],
             key,
         });
-        let ask = Ask {
+        let ask = Ask::of(
             worker,
-            tenant: self.tenant,
-            class: limits::Class::NONE,
-            client: [10, 0, random.u8(..4), 1].into(),
-            wants: &wants,
-        };
+            self.tenant,
+            [10, 0, random.u8(..4), 1].into(),
+            &wants,
+        );
         let permit = match self.ledger.admit(self.now(), &ask) {
             Admission::Admitted(permit) => permit,
             Admission::Waiting(ticket) => match self.wait(ticket, random) {

@@ -228,13 +228,13 @@ impl Replay {
             limit: self.limit,
             key: (self.keyed == Keyed::Dynamic).then_some(&*arrival.key),
         };
-        let ask = Ask {
-            worker: 0,
-            tenant: self.tenants[arrival.tenant.min(last)],
-            class: crate::Class::NONE,
-            client: arrival.client,
-            wants: &[want],
-        };
+        let wants = [want];
+        let ask = Ask::of(
+            0,
+            self.tenants[arrival.tenant.min(last)],
+            arrival.client,
+            &wants,
+        );
         let arrived = arrival.arrived;
         if let RateCheck::Refused(refusal) = self.ledger.check_rates(self.now, &ask) {
             return self.refused(number, arrived, key, &refusal);

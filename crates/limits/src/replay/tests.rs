@@ -230,13 +230,8 @@ impl Gateway {
                     key: Some(&arrival.key),
                 };
                 let tenant = self.tenants[arrival.tenant];
-                let ask = Ask {
-                    worker: 0,
-                    tenant,
-                    class: crate::Class::NONE,
-                    client: arrival.client,
-                    wants: &[want],
-                };
+                let wants = [want];
+                let ask = Ask::of(0, tenant, arrival.client, &wants);
                 match self.ledger.admit(now, &ask) {
                     Admission::Admitted(permit) => self.answered(now, arrival, Ok(permit)),
                     Admission::Refused(refusal) => self.answered(now, arrival, Err(refusal)),

@@ -177,13 +177,7 @@ impl Setting {
                 key: (!key.is_empty()).then_some(key.as_bytes()),
             })
             .collect();
-        let ask = Ask {
-            worker,
-            tenant: self.tenant,
-            class: limits::Class::NONE,
-            client: self.client,
-            wants: &wants,
-        };
+        let ask = Ask::of(worker, self.tenant, self.client, &wants);
         asking(&self.ledger, self.now, &ask)
     }
 }

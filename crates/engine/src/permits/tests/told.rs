@@ -208,13 +208,13 @@ fn of_ten_thousand_keys_the_busiest_are_shown_in_order() {
             limit: defined.limits[0],
             key: Some(key.as_bytes()),
         };
-        let ask = limits::Ask {
-            worker: 0,
-            tenant: defined.tenants[0],
-            class: limits::Class::NONE,
-            client: std::net::Ipv4Addr::LOCALHOST.into(),
-            wants: &[want],
-        };
+        let wants = [want];
+        let ask = limits::Ask::of(
+            0,
+            defined.tenants[0],
+            std::net::Ipv4Addr::LOCALHOST.into(),
+            &wants,
+        );
         match ledger.admit(limits::Time::ZERO, &ask) {
             limits::Admission::Admitted(permit) => permit,
             other => panic!("{other:?}"),
