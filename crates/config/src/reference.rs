@@ -33,15 +33,6 @@ pub fn reference() -> String {
             describe(key, &mut out);
         }
     }
-    out.push_str("\n## Not in this build\n\nThese keys are reserved, and refused until they do something.\n\n");
-    for section in SECTIONS.iter().filter(|section| !section.later.is_empty()) {
-        let names: Vec<String> = section
-            .later
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
-        out.push_str(&format!("- {}: {}\n", heading(section), names.join(", ")));
-    }
     out
 }
 

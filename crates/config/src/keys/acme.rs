@@ -98,7 +98,6 @@ pub(crate) const ACME: Section = Section {
             "on_demand = { map = \"customers\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const ON_DEMAND: Section = Section {
@@ -160,7 +159,6 @@ pub(crate) const ON_DEMAND: Section = Section {
             "unused = \"14d\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const ACME_DNS: Section = Section {
@@ -194,7 +192,6 @@ pub(crate) const ACME_DNS: Section = Section {
             "timeout = \"10m\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const ACME_EXPORT: Section = Section {
@@ -233,7 +230,6 @@ pub(crate) const ACME_EXPORT: Section = Section {
             "run = [\"true\"]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const EAB: Section = Section {
@@ -255,5 +251,4 @@ pub(crate) const EAB: Section = Section {
             "key = \"eab.key\"",
         ),
     ],
-    later: &[],
 };

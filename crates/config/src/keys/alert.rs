@@ -72,5 +72,4 @@ pub(crate) const ALERT: Section = Section {
             "name = \"disk of example\"",
         ),
     ],
-    later: &[],
 };

@@ -161,7 +161,6 @@ pub(crate) const MATCH: Section = Section {
             "not = { method = \"GET\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const TEXT_MATCH: Section = Section {
@@ -176,5 +175,4 @@ pub(crate) const TEXT_MATCH: Section = Section {
          As in `path_regex`, looking around and referring back are counted in steps.",
         "regex = '(?i)bot|crawl'",
     )],
-    later: &[],
 };

@@ -129,5 +129,4 @@ pub(crate) const DIRECTORY: Section = Section {
             "user = \"directory\"",
         ),
     ],
-    later: &[],
 };

@@ -61,5 +61,4 @@ pub(crate) const FLEET: Section = Section {
             "user = \"directory\"",
         ),
     ],
-    later: &[],
 };

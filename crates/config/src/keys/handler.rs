@@ -83,7 +83,6 @@ pub(crate) const HANDLER: Section = Section {
         ),
         SCRIPT_OF_HANDLER,
     ],
-    later: &[],
 };
 
 const ALLOW_OF_ROWS: Key = key(
@@ -179,7 +178,6 @@ pub(crate) const PROXY: Section = Section {
         SCRIPT_OF_PROXY,
         ALLOW_OF_PROXY,
     ],
-    later: &[],
 };
 
 pub(crate) const PROXY_REDIRECT: Section = Section {
@@ -211,7 +209,6 @@ pub(crate) const PROXY_REDIRECT: Section = Section {
             "cookie_path = { \"/v2\" = \"/api\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const CONSOLE: Section = Section {
@@ -235,7 +232,6 @@ pub(crate) const CONSOLE: Section = Section {
             "link_secret = \"console.key\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const RESPOND: Section = Section {
@@ -264,5 +260,4 @@ pub(crate) const RESPOND: Section = Section {
             "content_type = \"application/json\"",
         ),
     ],
-    later: &[],
 };

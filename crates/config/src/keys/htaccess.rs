@@ -30,7 +30,6 @@ pub(crate) const HTACCESS: Section = Section {
          what was asked for longest ago.",
         "cached = \"256MiB\"",
     )],
-    later: &[],
 };
 
 pub(crate) const SITE_HTACCESS: Section = Section {
@@ -75,7 +74,6 @@ pub(crate) const SITE_HTACCESS: Section = Section {
             "directories = [{ path = \"/srv/wiki\", text = 'Require ip 192.0.2.0/24' }]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const DIRECTORY_SECTION: Section = Section {
@@ -120,5 +118,4 @@ pub(crate) const DIRECTORY_SECTION: Section = Section {
             "context = \"server\"",
         ),
     ],
-    later: &[],
 };

@@ -26,5 +26,4 @@ pub(crate) const INCLUDE: Section = Section {
             "broken = \"keep\"",
         ),
     ],
-    later: &[],
 };

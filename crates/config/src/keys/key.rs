@@ -13,8 +13,6 @@ pub(crate) struct Section {
     pub(crate) about: &'static str,
     /// Keys it may hold.
     pub(crate) keys: &'static [Key],
-    /// Keys that later work brings.
-    pub(crate) later: &'static [&'static str],
 }
 
 /// One key.

@@ -52,7 +52,6 @@ pub(crate) const LEVEL_CAPS: Section = Section {
             "requests_per_connection = 100",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const LEVEL_TIMEOUTS: Section = Section {
@@ -82,5 +81,4 @@ pub(crate) const LEVEL_TIMEOUTS: Section = Section {
             "idle = \"5s\"",
         ),
     ],
-    later: &[],
 };

@@ -90,7 +90,6 @@ pub(crate) const CLASS: Section = Section {
             "weight = 8",
         ),
     ],
-    later: &[],
 };
 
 pub(super) const TIME_ZONE: Key = key(
@@ -286,7 +285,6 @@ pub(crate) const LIMIT: Section = Section {
             "page = \"pages/busy.html\"",
         ),
     ],
-    later: &[],
 };
 
 /// The overrides file.
@@ -309,7 +307,6 @@ pub(crate) const OVERRIDES: Section = Section {
             "[suspended]",
         ),
     ],
-    later: &[],
 };
 
 /// An entry of the overrides file.
@@ -332,5 +329,4 @@ pub(crate) const OVERRIDE: Section = Section {
             "changed = 2026-11-22T02:40:00Z",
         ),
     ],
-    later: &[],
 };

@@ -47,7 +47,6 @@ pub(crate) const LISTEN: Section = Section {
             "protocols = [\"http/1.1\", \"h2c\"]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const SENDERS: Section = Section {
@@ -62,5 +61,4 @@ pub(crate) const SENDERS: Section = Section {
          so is `\"unix\"` with a `mode` that lets everybody write.",
         "from = [\"10.0.0.0/8\"]",
     )],
-    later: &[],
 };

@@ -100,5 +100,4 @@ pub(crate) const MAP: Section = Section {
             "answer_bytes = 64",
         ),
     ],
-    later: &[],
 };

@@ -65,5 +65,4 @@ pub(crate) const MOUNT: Section = Section {
         ),
         REWRITE_OF_LEVEL,
     ],
-    later: &[],
 };

@@ -60,7 +60,6 @@ pub(crate) const PLAN: Section = Section {
         ),
         CONSOLE_OF_TENANT,
     ],
-    later: &[],
 };
 
 pub(crate) const PLAN_POOL: Section = Section {
@@ -89,7 +88,6 @@ pub(crate) const PLAN_POOL: Section = Section {
             "time = \"30s\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const HOSTS: Section = Section {
@@ -105,5 +103,4 @@ pub(crate) const HOSTS: Section = Section {
          503), and `redirect` (a host that requests are sent to, with 301) have a meaning.",
         "directory = \"customers\"",
     )],
-    later: &[],
 };

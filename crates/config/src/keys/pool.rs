@@ -96,7 +96,6 @@ pub(crate) const POOLS: Section = Section {
             "mail = \"mail.internal:25\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const PHP: Section = Section {
@@ -120,7 +119,6 @@ pub(crate) const PHP: Section = Section {
             "ini = { realpath_cache_size = \"4M\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const POOL: Section = Section {
@@ -198,7 +196,6 @@ pub(crate) const POOL: Section = Section {
             "waiting_page = true",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const PHP_HANDLER: Section = Section {
@@ -210,7 +207,6 @@ pub(crate) const PHP_HANDLER: Section = Section {
         BUFFER_REPLY,
         ABORT_ON_CLOSE,
     ],
-    later: &[],
 };
 
 pub(crate) const APP: Section = Section {
@@ -279,5 +275,4 @@ pub(crate) const APP: Section = Section {
         BUFFER_REQUEST,
         BUFFER_REPLY,
     ],
-    later: &[],
 };

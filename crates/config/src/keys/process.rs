@@ -176,7 +176,6 @@ pub(crate) const TOP: Section = Section {
             "sites = [{ hosts = [\"example.jp\"], root = \"/var/www/html\" }]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const CONTROL: Section = Section {
@@ -189,7 +188,6 @@ pub(crate) const CONTROL: Section = Section {
         "Path of the socket, relative to the configuration file.",
         "socket = \"/run/nagaya.sock\"",
     )],
-    later: &[],
 };
 
 pub(crate) const LOG: Section = Section {
@@ -234,7 +232,6 @@ pub(crate) const LOG: Section = Section {
             "files_max = 64",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const TIMEOUTS: Section = Section {
@@ -334,7 +331,6 @@ pub(crate) const TIMEOUTS: Section = Section {
             "resolve = \"5s\"",
         ),
     ],
-    later: &[],
 };
 
 /// A head must fit twice into the block it is read into.
@@ -497,5 +493,4 @@ pub(crate) const CAPS: Section = Section {
         ),
         LIMIT_KEYS,
     ],
-    later: &[],
 };

@@ -37,7 +37,6 @@ pub(crate) const TENANT: Section = Section {
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
     ],
-    later: &[],
 };
 
 pub(crate) const CGROUP: Section = Section {
@@ -97,7 +96,6 @@ pub(crate) const CGROUP: Section = Section {
             "io = { device = \"/dev/vda\", read = \"10MiB\", write = \"10MiB\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const IO: Section = Section {
@@ -140,7 +138,6 @@ pub(crate) const IO: Section = Section {
             "write_ops = 1000",
         ),
     ],
-    later: &[],
 };
 
 pub(super) const PARAMS_OF_HANDLER: Key = key(
@@ -201,7 +198,6 @@ pub(crate) const FASTCGI: Section = Section {
         BUFFER_REPLY,
         ABORT_ON_CLOSE,
     ],
-    later: &[],
 };
 
 pub(crate) const CGI: Section = Section {
@@ -272,7 +268,6 @@ pub(crate) const CGI: Section = Section {
             "file_size = \"100MiB\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const PARAMS: Section = Section {
@@ -295,5 +290,4 @@ pub(crate) const PARAMS: Section = Section {
             "remove = [\"SERVER_SOFTWARE\"]",
         ),
     ],
-    later: &[],
 };

@@ -106,7 +106,6 @@ pub(crate) const RECORDER: Section = Section {
             "send = \"postgres://nagaya@10.0.0.5/history?password_file=/etc/nagaya/db&tls=on\"",
         ),
     ],
-    later: &[],
 };
 
 pub(super) const RECORD_OF_SITE: Key = key(

@@ -57,5 +57,4 @@ pub(crate) const REWRITE: Section = Section {
             "last = true",
         ),
     ],
-    later: &[],
 };

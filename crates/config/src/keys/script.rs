@@ -289,7 +289,6 @@ pub(crate) const SCRIPTS: Section = Section {
             "env = [\"APP_STAGE\"]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const LEVEL_SCRIPTS: Section = Section {
@@ -305,7 +304,6 @@ pub(crate) const LEVEL_SCRIPTS: Section = Section {
         BODY_FILTER,
         LOG,
     ],
-    later: &[],
 };
 
 pub(crate) const SCRIPT: Section = Section {
@@ -363,5 +361,4 @@ pub(crate) const SCRIPT: Section = Section {
             "mode = \"shadow\"",
         ),
     ],
-    later: &[],
 };

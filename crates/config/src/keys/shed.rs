@@ -99,7 +99,6 @@ pub(crate) const SHED: Section = Section {
             "name = \"whale\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const SHED_RESPOND: Section = Section {
@@ -123,5 +122,4 @@ pub(crate) const SHED_RESPOND: Section = Section {
             "page = \"pages/busy.html\"",
         ),
     ],
-    later: &[],
 };

@@ -229,7 +229,6 @@ pub(crate) const SITE: Section = Section {
             "rules = [{ match = { path = \"/health\" }, handler = { respond = { body = \"ok\" } } }]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const SITE_LOG: Section = Section {
@@ -253,7 +252,6 @@ pub(crate) const SITE_LOG: Section = Section {
             "error = \"/var/log/nagaya/$site.error.log\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const RULE_LOG: Section = Section {
@@ -268,7 +266,6 @@ pub(crate) const RULE_LOG: Section = Section {
         "Where their access records go; written as in `[log]`, but without `$host`. `\"\"` is nowhere.",
         "access = \"\"",
     )],
-    later: &[],
 };
 
 pub(crate) const FILES: Section = Section {
@@ -345,7 +342,6 @@ pub(crate) const FILES: Section = Section {
             "compress_max_bytes = \"1MiB\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const COMPRESS: Section = Section {
@@ -388,7 +384,6 @@ pub(crate) const COMPRESS: Section = Section {
             "programs = false",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const AUTH: Section = Section {
@@ -428,7 +423,6 @@ pub(crate) const AUTH: Section = Section {
             "require = [\"staff\"]",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const DENY_FILE: Section = Section {
@@ -444,7 +438,6 @@ pub(crate) const DENY_FILE: Section = Section {
          lines that are right count, and nobody is let in (503) until the file is there.",
         "file = \"/etc/nagaya/denied\"",
     )],
-    later: &[],
 };
 
 pub(crate) const VARIABLE: Section = Section {
@@ -466,7 +459,6 @@ pub(crate) const VARIABLE: Section = Section {
             "match = { header = { User-Agent = { regex = 'iPhone|Android' } } }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const EDITS: Section = Section {
@@ -505,7 +497,6 @@ pub(crate) const EDITS: Section = Section {
             "default = { X-Content-Type-Options = \"nosniff\" }",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const RULE: Section = Section {
@@ -558,5 +549,4 @@ pub(crate) const RULE: Section = Section {
         CGROUP_OF_LEVEL,
         CGROUP_REQUIRED,
     ],
-    later: &[],
 };

@@ -63,10 +63,6 @@ fn every_key_is_described() {
             1,
             "{name}: twice"
         );
-        assert!(
-            !section.later.contains(&key.name),
-            "{name}: both now and later"
-        );
     }
 }
 
@@ -163,25 +159,10 @@ fn a_choice_lists_the_words_that_are_read() {
 }
 
 #[test]
-fn keys_of_later_work_are_refused_as_such() {
-    for section in SECTIONS {
-        for name in section.later {
-            let text = framed(section, &[&format!("{name} = true")]);
-            let problems = load(&sources(&text)).expect_err(&text).to_string();
-            assert!(
-                problems.contains("is not supported by this build"),
-                "{name}: {problems}"
-            );
-            assert!(!problems.contains("unknown key"), "{name}: {problems}");
-        }
-    }
-}
-
-#[test]
 fn a_letter_too_few_is_understood() {
     for (section, key) in every_key().filter(|(_, key)| key.name.len() > 3) {
         let misspelt = &key.name[..key.name.len() - 1];
-        if section.key(misspelt).is_some() || section.later.contains(&misspelt) {
+        if section.key(misspelt).is_some() {
             continue;
         }
         let text = framed(section, &[&format!("{misspelt} = true")]);

@@ -39,7 +39,6 @@ pub(crate) const LISTEN_TLS: Section = Section {
          to clients that name a host nobody has.",
         "default = \"www.example.jp\"",
     )],
-    later: &[],
 };
 
 pub(crate) const TLS: Section = Section {
@@ -90,7 +89,6 @@ pub(crate) const TLS: Section = Section {
             "script_files = \"/etc/ssl/customers\"",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const SITE_TLS: Section = Section {
@@ -166,7 +164,6 @@ pub(crate) const SITE_TLS: Section = Section {
             "hsts = \"365d\"",
         ),
     ],
-    later: &[],
 };
 
 /// Ten years.

@@ -95,7 +95,6 @@ pub(crate) const UPSTREAM: Section = Section {
         ),
         LIMITS_OF_LEVEL,
     ],
-    later: &[],
 };
 
 pub(crate) const UPSTREAM_TLS: Section = Section {
@@ -141,7 +140,6 @@ pub(crate) const UPSTREAM_TLS: Section = Section {
             "verify = false",
         ),
     ],
-    later: &[],
 };
 
 pub(crate) const SERVER: Section = Section {
@@ -163,5 +161,4 @@ pub(crate) const SERVER: Section = Section {
             "weight = 2",
         ),
     ],
-    later: &[],
 };

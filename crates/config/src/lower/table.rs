@@ -104,7 +104,7 @@ impl<'a> Table<'a> {
         value
     }
 
-    /// Whether a key is set that no section knows, or only later work.
+    /// Whether a key is set that no section knows.
     pub(crate) fn has_strangers(&self) -> bool {
         self.entries
             .keys()
@@ -252,15 +252,6 @@ impl<'a> Table<'a> {
 
 /// The problem of a key that its section does not know.
 fn stranger(section: &'static Section, name: &str, spot: Spot) -> Finding {
-    if section.later.contains(&name) {
-        return problem(
-            spot,
-            format!(
-                "`{name}` in {} is not supported by this build",
-                titled(section)
-            ),
-        );
-    }
     let finding = problem(spot, format!("unknown key `{name}` in {}", titled(section)));
     let holds_phases = [keys::SCRIPTS.title, keys::LEVEL_SCRIPTS.title].contains(&section.title);
     if let Some(help) = keys::phase_of_handler(name).filter(|_| holds_phases) {
