@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{Body, Outcome, RawClient};
+use crate::client::{Body, Outcome, RawClient, Reply, reply};
 use crate::processes;
 use crate::temp::TempDir;
 use crate::wait::{PATIENCE, eventually, free_port};
@@ -181,6 +181,20 @@ impl Gateway {
     #[must_use]
     pub fn ask(&self, request: &[u8]) -> Outcome {
         self.client().ask(request)
+    }
+
+    /// The reply to a plain request, which must come.
+    ///
+    /// # Panics
+    /// When there was none.
+    #[track_caller]
+    pub fn get(&self, host: &str, path: &str) -> Reply {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        reply(
+            self.client()
+                .with_deadline(PATIENCE)
+                .ask(request.as_bytes()),
+        )
     }
 
     /// Runs `nagaya WORDS -c FILE` beside it, to its end; status, stdout and stderr.

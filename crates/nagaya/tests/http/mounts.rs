@@ -2,8 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use testkit::client::reply;
-use testkit::{Gateway, Reply};
+use testkit::Gateway;
 
 const CONFIG: &str = r#"
 workers = 1
@@ -79,11 +78,6 @@ fn gateway() -> Gateway {
     builder.start()
 }
 
-fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    reply(gateway.ask(request.as_bytes()))
-}
-
 #[test]
 fn a_path_below_a_mount_is_looked_for_in_its_root_and_nowhere_else() {
     let gateway = gateway();
@@ -109,7 +103,7 @@ fn a_path_below_a_mount_is_looked_for_in_its_root_and_nowhere_else() {
         ("/wiki/private/x.txt", 403, ""),
         ("/wiki/../secret.txt", 200, "front of the site"),
     ] {
-        let answer = get(&gateway, "a.test", path);
+        let answer = gateway.get("a.test", path);
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
         assert!(
             status != 200 || answer.text() == body,
@@ -131,7 +125,7 @@ fn nothing_of_a_mount_is_served_that_is_not_of_a_site() {
         "/wiki/%2e%2e/secret.txt",
         "/wiki/index.html/more",
     ] {
-        let answer = get(&gateway, "a.test", path);
+        let answer = gateway.get("a.test", path);
         let is_front = answer.text() == "front of the site";
         assert!(
             answer.status == 404 || answer.status == 400 || is_front,
@@ -150,23 +144,23 @@ fn a_mount_without_its_slash_is_redirected_as_a_directory_is() {
         ("/wiki/sub", "/wiki/sub/"),
         ("/common", "/common/"),
     ] {
-        let answer = get(&gateway, "a.test", path);
+        let answer = gateway.get("a.test", path);
         let location = answer.head.field("Location");
         assert_eq!((answer.status, location), (301, Some(to)), "{path}");
     }
     // A page of a front controller, too, would have its relative links lead elsewhere.
-    let answer = get(&gateway, "a.test", "/wiki/deep");
+    let answer = gateway.get("a.test", "/wiki/deep");
     let location = answer.head.field("Location");
     assert_eq!((answer.status, location), (301, Some("/wiki/deep/")));
-    assert_eq!(get(&gateway, "a.test", "/wiki/deep/").text(), "front");
+    assert_eq!(gateway.get("a.test", "/wiki/deep/").text(), "front");
 }
 
 #[test]
 fn a_site_may_have_mounts_alone() {
     let gateway = gateway();
-    assert_eq!(get(&gateway, "b.test", "/wiki/").text(), "wiki");
-    assert_eq!(get(&gateway, "b.test", "/wiki").status, 301);
-    assert_eq!(get(&gateway, "b.test", "/").status, 404);
+    assert_eq!(gateway.get("b.test", "/wiki/").text(), "wiki");
+    assert_eq!(gateway.get("b.test", "/wiki").status, 301);
+    assert_eq!(gateway.get("b.test", "/").status, 404);
 }
 
 #[test]
@@ -182,7 +176,7 @@ fn a_mount_rewrites_what_leads_below_it_after_its_site_has() {
         ("/wiki/sub/", 404, ""),
         ("/none", 404, ""),
     ] {
-        let answer = get(&gateway, "c.test", path);
+        let answer = gateway.get("c.test", path);
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
         assert!(
             status != 200 || answer.text() == body,
@@ -190,5 +184,5 @@ fn a_mount_rewrites_what_leads_below_it_after_its_site_has() {
             answer.text()
         );
     }
-    assert_eq!(get(&gateway, "c.test", "/wiki").status, 301);
+    assert_eq!(gateway.get("c.test", "/wiki").status, 301);
 }

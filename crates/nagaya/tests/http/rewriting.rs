@@ -100,8 +100,7 @@ fn gateway() -> (ScriptedUpstream, Gateway) {
 }
 
 fn get(gateway: &Gateway, host: &str, target: &str) -> (u16, String) {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    let answer = reply(gateway.ask(request.as_bytes()));
+    let answer = gateway.get(host, target);
     (answer.status, answer.text())
 }
 

@@ -21,11 +21,6 @@ fn start_with(keys: &str, text: &str) -> Gateway {
     builder.start()
 }
 
-fn get(gateway: &Gateway, path: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-    reply(gateway.ask(request.as_bytes()))
-}
-
 #[test]
 fn denied_to_all_is_denied_to_whoever_an_inner_rule_allows() {
     let gateway = start(
@@ -50,7 +45,7 @@ fn denied_to_all_is_denied_to_whoever_an_inner_rule_allows() {
         ("/a.css", 200),
         ("/c.html", 200),
     ] {
-        assert_eq!(get(&gateway, path).status, status, "{path}");
+        assert_eq!(gateway.get("a", path).status, status, "{path}");
     }
 }
 
@@ -85,7 +80,7 @@ fn one_rule_matches_any_of_several_paths_or_files() {
         ("/dx", "rest"),
         ("/missing.css", "neither"),
     ] {
-        let body = get(&gateway, path).body;
+        let body = gateway.get("a", path).body;
         assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
     }
 }
@@ -134,7 +129,7 @@ fn a_default_is_set_unless_the_reply_has_that_field() {
         ("/bare", "site", "site", "a"),
         ("/inner", "program", "rule", "set"),
     ] {
-        let reply = get(&gateway, path);
+        let reply = gateway.get("a", path);
         assert_eq!(reply.status, 200, "{path}");
         let found = ["X-Kind", "X-Level", "X-Host"].map(|name| field(&reply, name));
         assert_eq!(found, [kind, level, host], "{path}");
@@ -201,7 +196,7 @@ fn replies_say_how_long_they_may_be_kept() {
         ("/moved", 302, "max-age=60", Some("GMT")),
         ("/text", 200, "", None),
     ] {
-        let reply = get(&gateway, path);
+        let reply = gateway.get("a", path);
         assert_eq!(
             (reply.status, field(&reply, "Cache-Control").as_str()),
             (status, control),
@@ -218,7 +213,7 @@ fn replies_say_how_long_they_may_be_kept() {
 
 /// What is not modified, and parts, may be kept as long, by the type their file has.
 fn check_files_kept_in_part(gateway: &Gateway) {
-    let etag = field(&get(gateway, "/a.css"), "ETag");
+    let etag = field(&gateway.get("a", "/a.css"), "ETag");
     for (asked, status) in [
         (format!("If-None-Match: {etag}"), 304),
         ("Range: bytes=0-0".to_owned(), 206),

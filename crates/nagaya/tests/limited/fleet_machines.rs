@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::client::{Body, RawClient, reply};
 use testkit::gateway::Builder;
 use testkit::http2::{RawH2, kind};
-use testkit::{Gateway, PATIENCE, RedisServer, Reply, a_redis, eventually, free_port};
+use testkit::{Gateway, PATIENCE, RedisServer, a_redis, eventually, free_port};
 
 use crate::fixtures::fleet::{CONFIG, calls, machine};
 use crate::fixtures::limited::ask;
@@ -86,12 +86,6 @@ fn await_fleet(gateway: &Gateway, words: &[&str], status: i32, texts: &[&str]) {
     });
 }
 
-fn get(gateway: &Gateway) -> Reply {
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    reply(client.read_reply(Body::Framed))
-}
-
 /// An agent beside a gateway.
 struct Agent(Child, SocketAddr);
 
@@ -135,7 +129,7 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     });
     await_fleet(&web1, &[], 0, &["web1 (here)", "web2 differs: limits "]);
     eventually(PATIENCE, "what came to the rate", || {
-        assert_eq!(get(&web2).status, 200);
+        assert_eq!(web2.get("a", "/").status, 200);
         let shown = ask(&web1, "fleet");
         let lines = shown.lines();
         let mut rates = lines.filter(|it| it.contains("1000/s") && it.contains("web2 "));
@@ -155,12 +149,12 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_fleet(&web1, &drain, 0, &["web2: drained, and idle\n"]);
     agent.await_line("drain");
     await_told(&web2, "status", " · drained");
-    let served = get(&web2);
+    let served = web2.get("a", "/");
     assert_eq!(
         (served.status, served.head.field("connection")),
         (200, Some("close"))
     );
-    assert_eq!(get(&web1).head.field("connection"), None);
+    assert_eq!(web1.get("a", "/").head.field("connection"), None);
 
     // Another server hears of it, and a store that has lost it is told.
     let server = web2.server_pid();
@@ -178,7 +172,11 @@ fn machines_tell_where_they_differ_and_one_is_drained_from_another_until_that_is
     await_fleet(&web1, &undo, 0, &["web2: serves\n"]);
     agent.await_line("up ready ");
     eventually(PATIENCE, "connections that are kept", || {
-        get(&web2).head.field("connection").is_none().then_some(())
+        web2.get("a", "/")
+            .head
+            .field("connection")
+            .is_none()
+            .then_some(())
     });
     await_machines(&web1, "no order any more", |all| {
         all.iter().all(|it| !it.to_drain && !it.drained)
@@ -360,7 +358,7 @@ fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
     let Some(store) = a_redis() else { return };
     let mut gateway = start(&store, "web1", 5);
     gateway.wait_for_message("the fleet's store answers");
-    assert_eq!(get(&gateway).status, 200);
+    assert_eq!(gateway.get("a", "/").status, 200);
     let from = CONFIG.find("[fleet]").unwrap();
     let to = CONFIG.find("[[sites]]").unwrap();
     let without = format!("{}{}", &CONFIG[..from], &CONFIG[to..]);
@@ -378,7 +376,7 @@ fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
     eventually(PATIENCE, "two leases", || {
         (asked() > before + 10).then_some(())
     });
-    assert_eq!(get(&gateway).status, 200);
+    assert_eq!(gateway.get("a", "/").status, 200);
     assert!(ask(&gateway, "status json").contains("\"store\":\"answers\""));
     // Without it nobody asks, and with it again somebody does.
     gateway.reload(&without);
@@ -389,5 +387,5 @@ fn leases_go_on_where_a_reload_without_the_fleet_is_refused() {
     });
     gateway.reload(CONFIG);
     await_machines(&gateway, "the machine", |all| all.len() == 1);
-    assert_eq!(get(&gateway).status, 200);
+    assert_eq!(gateway.get("a", "/").status, 200);
 }

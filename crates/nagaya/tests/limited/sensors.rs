@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use testkit::temp::TempDir;
-use testkit::{Gateway, Outcome, PATIENCE, ScriptedUpstream, Step, eventually};
+use testkit::{Gateway, PATIENCE, ScriptedUpstream, Step, eventually};
 
 const NAGAYA: &str = env!("CARGO_BIN_EXE_nagaya");
 
@@ -75,12 +75,7 @@ fn comes(gateway: &Gateway, sensor: &str, holds: impl Fn(f64) -> bool) {
 }
 
 fn ask(gateway: &Gateway, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    match client.ask(request.as_bytes()) {
-        Outcome::Reply(reply) => String::from_utf8(reply.body).unwrap(),
-        other => panic!("no reply: {other:?}"),
-    }
+    gateway.get("a.test", path).text()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::fixtures::limited::{Gate, ask, held, send};
 use testkit::client::{Body, reply};
-use testkit::{Gateway, PATIENCE, RawClient, Reply, ScriptedUpstream, eventually};
+use testkit::{Gateway, PATIENCE, RawClient, ScriptedUpstream, eventually};
 
 const CONFIG: &str = r#"
 workers = 2
@@ -63,12 +63,6 @@ fn await_state(gateway: &Gateway, state: &str) {
     });
 }
 
-fn get(gateway: &Gateway, host: &str, path: &str) -> Reply {
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
-    reply(client.read_reply(Body::Framed))
-}
-
 /// The changes of state that the error log tells of.
 fn changes(gateway: &Gateway) -> usize {
     gateway.stderr().matches("shedding goes from ").count()
@@ -81,21 +75,22 @@ fn while_there_is_too_much_to_do_requests_are_sent_elsewhere() {
     let target = "respond = { redirect = \"http://sorry.test/sorry.html\" }";
     let gateway = gateway(&upstream, target);
     assert!(
-        get(&gateway, "app.test", "/health")
+        gateway
+            .get("app.test", "/health")
             .head
             .field("X-Extra")
             .is_some()
     );
     let clients = crowd(&gateway);
-    let sent_away = get(&gateway, "app.test", "/");
+    let sent_away = gateway.get("app.test", "/");
     assert_eq!(sent_away.status, 302, "{sent_away:?}");
     assert_eq!(
         sent_away.head.field("Location"),
         Some("http://sorry.test/sorry.html")
     );
-    assert_eq!(get(&gateway, "sorry.test", "/sorry.html").body, b"sorry");
-    assert_eq!(get(&gateway, "sorry.test", "/other.html").status, 302);
-    let health = get(&gateway, "app.test", "/health");
+    assert_eq!(gateway.get("sorry.test", "/sorry.html").body, b"sorry");
+    assert_eq!(gateway.get("sorry.test", "/other.html").status, 302);
+    let health = gateway.get("app.test", "/health");
     assert_eq!((health.status, health.head.field("X-Extra")), (200, None));
     let id = sent_away.head.field("X-Request-Id").unwrap();
     let why = ask(&gateway, &format!("why {id}"));
@@ -112,7 +107,7 @@ fn while_there_is_too_much_to_do_requests_are_sent_elsewhere() {
         assert_eq!(reply(client.read_reply(Body::Framed)).status, 200);
     }
     gateway.wait_for_message("shedding goes from red to green: in_flight is ");
-    assert_eq!(get(&gateway, "app.test", "/").status, 200);
+    assert_eq!(gateway.get("app.test", "/").status, 200);
     assert_eq!(changes(&gateway), 2, "{}", gateway.stderr());
 }
 
@@ -161,7 +156,7 @@ fn a_reload_keeps_shedding() {
     assert_eq!(changes(&gateway), 1, "{}", gateway.stderr());
     gateway.reload(&CONFIG.replace("{respond}", "respond = { redirect = \"/sorry\" }"));
     eventually(PATIENCE, "the new generation", || {
-        let status = get(&gateway, "app.test", "/").status;
+        let status = gateway.get("app.test", "/").status;
         assert!([302, 503].contains(&status), "{status}");
         (status == 302).then_some(())
     });
@@ -178,12 +173,12 @@ fn a_rule_in_shadow_is_told_of_and_nobody_is_sent_away() {
     let mut gateway = gateway(&upstream, "mode = \"shadow\"");
     let clients: Vec<RawClient> = (0..4).map(|_| send(&gateway, "/held")).collect();
     gateway.wait_for_message("shedding (shadow) goes from green to red: in_flight is ");
-    let health = get(&gateway, "app.test", "/health");
+    let health = gateway.get("app.test", "/health");
     assert_eq!(
         (health.status, health.head.field("X-Extra")),
         (200, Some("here"))
     );
-    let passed = get(&gateway, "sorry.test", "/");
+    let passed = gateway.get("sorry.test", "/");
     assert_eq!((passed.status, &*passed.body), (200, &b"sorry"[..]));
     let id = passed.head.field("X-Request-Id").unwrap();
     let why = ask(&gateway, &format!("why {id}"));
@@ -207,7 +202,7 @@ fn a_rule_in_shadow_is_told_of_and_nobody_is_sent_away() {
     assert_eq!(changes(&gateway), 0, "{}", gateway.stderr());
     gateway.reload(&CONFIG.replace("{respond}", ""));
     gateway.wait_for_message("shedding goes from green to red: in_flight is ");
-    assert_eq!(get(&gateway, "sorry.test", "/").status, 503);
+    assert_eq!(gateway.get("sorry.test", "/").status, 503);
     gate.open();
     for mut client in clients {
         assert_eq!(reply(client.read_reply(Body::Framed)).status, 200);

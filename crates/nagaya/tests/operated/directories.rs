@@ -6,8 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{
-    Gateway, PATIENCE, Reply, ScriptedUpstream, Step, TempDir, client, eventually, lacks_root,
-    processes,
+    Gateway, PATIENCE, Reply, ScriptedUpstream, Step, TempDir, eventually, lacks_root, processes,
 };
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nagaya");
@@ -182,11 +181,6 @@ fn served(rows: &str, prepare: impl FnOnce(&TempDir)) -> Gateway {
     prepared.start()
 }
 
-fn ask(gateway: &Gateway, host: &str, path: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    client::reply(gateway.ask(request.as_bytes()))
-}
-
 /// What `nagaya directory` says.
 pub(super) fn operate(gateway: &Gateway, words: &[&str]) -> String {
     let (_, out, err) = gateway.command(&[&["directory"], words].concat());
@@ -206,7 +200,7 @@ fn assert_unexplained(gateway: &Gateway, host: &str) {
 fn await_status(gateway: &Gateway, host: &str, path: &str, status: u16) -> Reply {
     let what = format!("{status} of {host}{path}");
     eventually(PATIENCE, &what, || {
-        let reply = ask(gateway, host, path);
+        let reply = gateway.get(host, path);
         (reply.status == status).then_some(reply)
     })
 }
@@ -214,7 +208,7 @@ fn await_status(gateway: &Gateway, host: &str, path: &str, status: u16) -> Reply
 /// Waits until the tenant of a host stands among those who take most, as itself.
 fn await_in_top(gateway: &Gateway, host: &str, tenant: &str) {
     eventually(PATIENCE, "it among those who take most", || {
-        assert_eq!(ask(gateway, host, "/").status, 200);
+        assert_eq!(gateway.get(host, "/").status, 200);
         let top = gateway.command(&["top", "--json"]).1;
         let top: serde_json::Value = serde_json::from_str(&top).unwrap();
         let of = |name: &str| top.as_array()?.iter().find(|it| it["tenant"] == name);
@@ -247,16 +241,16 @@ fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
         (["b.example", "b2.example", "b.example"], [200, 200, 503]),
         (["c.example", "c.example", "c.example"], [200, 200, 503]),
     ] {
-        let asked = hosts.map(|host| ask(&gateway, host, "/").status);
+        let asked = hosts.map(|host| gateway.get(host, "/").status);
         assert_eq!(asked, statuses, "{hosts:?}");
     }
-    let reply = ask(&gateway, "old.example", "/x?y=z");
+    let reply = gateway.get("old.example", "/x?y=z");
     assert_eq!(reply.status, 301);
     assert_eq!(reply.head.field("location"), Some("http://a.example/x?y=z"));
-    assert_eq!(ask(&gateway, "no.example", "/").status, 503);
-    assert_eq!(ask(&gateway, "own.example", "/").text(), "own");
-    assert_eq!(ask(&gateway, "never.example", "/").status, 421);
-    assert_eq!(ask(&gateway, "a.example", "/elsewhere").status, 503);
+    assert_eq!(gateway.get("no.example", "/").status, 503);
+    assert_eq!(gateway.get("own.example", "/").text(), "own");
+    assert_eq!(gateway.get("never.example", "/").status, 421);
+    assert_eq!(gateway.get("a.example", "/elsewhere").status, 503);
 
     let said = operate(&gateway, &["show", "a.example"]);
     assert!(said.contains("tenant = \"anna\""), "{said}");
@@ -284,12 +278,12 @@ fn rows_make_sites_of_tenants_and_outlive_what_they_came_from() {
     )
     .unwrap();
     processes::await_ended(first);
-    assert_eq!(ask(&gateway, "a.example", "/").status, 200);
+    assert_eq!(gateway.get("a.example", "/").status, 200);
     let second = gateway.child_called("directory");
     assert_ne!(first, second);
-    let reply = ask(&gateway, "fresh.example", "/");
+    let reply = gateway.get("fresh.example", "/");
     assert_eq!(reply.status, 503, "nobody knows, and no other site answers");
-    assert_eq!(ask(&gateway, "a.example", "/").status, 200);
+    assert_eq!(gateway.get("a.example", "/").status, 200);
     let rows = format!(
         "{COLUMNS}\nfresh.example,fay,games,{},,,\n",
         back_end.address()
@@ -320,15 +314,15 @@ fn files_of_a_row_are_its_users_alone_and_wrong_rows_reach_nothing() {
         await_status(&gateway, "a.example", "/", 200).text(),
         "games"
     );
-    assert_eq!(ask(&gateway, "b.example", "/").text(), "mail");
+    assert_eq!(gateway.get("b.example", "/").text(), "mail");
     assert_eq!(
-        ask(&gateway, "c.example", "/").status,
+        gateway.get("c.example", "/").status,
         403,
         "news has a directory of mail's"
     );
     for host in ["up", "own-tenant", "ours", "plan", "twice"] {
         let host = format!("{host}.example");
-        assert_eq!(ask(&gateway, &host, "/").status, 503, "{host}");
+        assert_eq!(gateway.get(&host, "/").status, 503, "{host}");
     }
     for why in ["column `user`", "tenant `own`", "no plan", "two rows"] {
         gateway.wait_for_message(why);

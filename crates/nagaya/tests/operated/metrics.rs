@@ -25,11 +25,8 @@ hosts = ["a"]
 "#;
 
 fn ask(gateway: &Gateway, path: &str) -> (u16, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-    match gateway.ask(request.as_bytes()) {
-        Outcome::Reply(reply) => (reply.status, String::from_utf8(reply.body).unwrap()),
-        other => panic!("no reply: {other:?}"),
-    }
+    let reply = gateway.get("a", path);
+    (reply.status, reply.text())
 }
 
 fn value(text: &str, series: &str) -> Option<f64> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::client::{Reply, reply};
+use testkit::client::Reply;
 use testkit::{Gateway, Postgres, a_postgres, eventually, processes};
 
 use super::recorded::{PATIENCE, figures, metric, signal};
@@ -98,9 +98,7 @@ fn forget(database: &Postgres, gateway: &Gateway) {
 
 /// A page of a machine's console.
 fn seen(gateway: &Gateway, page: &str) -> Reply {
-    let request = format!("GET /{page} HTTP/1.1\r\nHost: console.example\r\n\r\n");
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    reply(client.ask(request.as_bytes()))
+    gateway.get("console.example", &format!("/{page}"))
 }
 
 /// Requests that a list has of the site, once it has so many.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::client::{Reply, reply};
 use testkit::wait::free_port;
 use testkit::{Gateway, eventually};
 
@@ -47,15 +46,9 @@ rules = [{ allow = ["127.0.0.1"], handler = { console = true } }]
 
 const ROWS: &str = "host,tenant,plan\nann.example,ann,small\nbob.example,bob,small\n";
 
-fn ask(gateway: &Gateway, host: &str, target: &str) -> Reply {
-    let mut client = gateway.client().with_deadline(PATIENCE);
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    reply(client.ask(request.as_bytes()))
-}
-
 /// The rows of a list; none where there is no answer.
 fn rows(gateway: &Gateway, host: &str, target: &str) -> Vec<Vec<Value>> {
-    let told: Value = serde_json::from_str(&ask(gateway, host, target).text()).unwrap_or_default();
+    let told: Value = serde_json::from_str(&gateway.get(host, target).text()).unwrap_or_default();
     serde_json::from_value(told["rows"].clone()).unwrap_or_default()
 }
 
@@ -65,7 +58,7 @@ fn await_row(gateway: &Gateway, (host, target): (&str, &str), begin: &[&str]) ->
     let found = || {
         // What comes before the recorder reads is not recorded.
         for host in ["ann.example", "bob.example"] {
-            ask(gateway, host, "/few");
+            gateway.get(host, "/few");
         }
         seen = rows(gateway, host, target);
         let is_it = |row: &&Vec<Value>| row.iter().zip(begin).all(|(cell, it)| cell == it);
@@ -126,7 +119,7 @@ fn tenants_of_rows_have_their_figures_with_operators_and_see_their_own() {
                 told.contains(&format!("\"{other}\"")) || told.contains(&format!(" {other}\""));
             assert!(!is_there, "{list} of {own}: {told}");
         }
-        let now = ask(&gateway, &host, "/stats/now").text();
+        let now = gateway.get(&host, "/stats/now").text();
         assert!(!now.contains("directory:"), "{now}");
     }
 }
