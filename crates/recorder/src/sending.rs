@@ -193,6 +193,7 @@ impl Sender {
         loop {
             let (goes_on, link) = self.mailbox.wait(wait);
             if !goes_on {
+                self.heard.show_unsent("");
                 return;
             }
             if let Some(link) = link {
@@ -225,22 +226,23 @@ impl Sender {
             }
             turn => turn,
         };
-        match &turn {
-            Ok(_) => self.heard.show_unsent(""),
-            Err(NotSent::Because(why)) => self.heard.show_unsent(why),
-            Err(NotSent::Alone) => {}
-        }
         match turn {
+            // Nothing waits: whether it would go is not known.
+            Ok(0) => {}
             Ok(_) => {
+                self.heard.show_unsent("");
                 if self.said.take().is_some() {
                     tracing::info!("figures are sent again");
                 }
             }
-            Err(NotSent::Because(why)) if self.said.is_none() => {
-                tracing::warn!("figures are not sent, and wait on disk: {why}");
-                self.said = Some(why);
+            Err(NotSent::Because(why)) => {
+                self.heard.show_unsent(&why);
+                if self.said.is_none() {
+                    tracing::warn!("figures are not sent, and wait on disk: {why}");
+                    self.said = Some(why);
+                }
             }
-            Err(_) => {}
+            Err(NotSent::Alone) => {}
         }
     }
 

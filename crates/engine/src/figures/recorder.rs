@@ -98,7 +98,12 @@ pub(super) fn line(of: &Recorder) -> String {
         let standing = match (sends.up, sends.tried) {
             (true, _) => "sends".to_owned(),
             (false, true) if sends.why.is_empty() => "cannot send".to_owned(),
-            (false, true) => format!("cannot send ({})", sends.why.escape_debug()),
+            (false, true) => {
+                // With the quotes of a database, and nothing that steers a terminal.
+                let is_odd = |it: char| it.escape_debug().len() > 1 && !"\"'\\".contains(it);
+                let why = sends.why.replace(is_odd, "?");
+                format!("cannot send ({why})")
+            }
             (false, false) => "has sent nothing yet".to_owned(),
         };
         line.push_str(&format!(

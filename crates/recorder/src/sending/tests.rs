@@ -200,7 +200,7 @@ fn what_is_not_answered_is_sent_again_over_the_next_link_and_by_the_next_recorde
         (is_shown && sending.state().standing == STANDS_STILL).then_some(())
     });
     drop(sending);
-    assert_eq!(waiting(&store), 1);
+    assert_eq!((waiting(&store), shown.unsent()), (1, String::new()));
     let sending = start().expect("a thread");
     let mut kept = PlayedArchive::default();
     PlayedDirectory::of(&sending).serve(&mut kept, |kept| kept.requests() == 1);
