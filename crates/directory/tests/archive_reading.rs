@@ -300,11 +300,12 @@ fn of_what_is_too_much_the_busiest_come_and_none_in_part() {
     for it in &some.sites {
         assert!(it.numbers[0] > SITES_MAX as i64 / 2 && it.durations.len() == 6);
     }
-    // More figures than are looked at, and more parts of them than fit.
+    // So many parts of each figure that the last one that begins to fit does not.
+    let (parts, names) = (719, SAMPLES_MAX / 719);
     server.sql(&format!(
-        "INSERT INTO nagaya_samples SELECT 'web1', 'n' || n, {} + second, 1, \
+        "INSERT INTO nagaya_samples SELECT 'web1', 'busy.' || n, {} + second, 1, \
         CASE n WHEN 1 THEN 1000000 ELSE n END, 1, 1 \
-        FROM generate_series(1, {NAMES_MAX} + 1) AS n, generate_series(0, 3) AS second",
+        FROM generate_series(1, {names} + 1) AS n, generate_series(1, {parts}) AS second",
         question.from_s
     ));
     let mut of_figures = question;
@@ -313,15 +314,25 @@ fn of_what_is_too_much_the_busiest_come_and_none_in_part() {
         (samples.step_s, samples.summed_max) = (1, u32::MAX);
     }
     let some = found(&server, &of_figures);
-    assert!(some.cut.names && some.cut.samples);
-    assert_eq!(some.names.len(), NAMES_MAX);
-    let mut parts = BTreeMap::<&str, usize>::new();
+    assert!(some.cut.samples && !some.cut.names);
+    let mut told = BTreeMap::<&str, usize>::new();
     for it in &some.samples {
-        *parts.entry(&it.name).or_default() += 1;
+        *told.entry(&it.name).or_default() += 1;
     }
-    assert_eq!(parts.len(), SAMPLES_MAX / 4);
-    assert!(parts.contains_key("n1") && !parts.contains_key("n2"));
-    assert!(parts.values().all(|parts| *parts == 4));
+    assert_eq!(told.len(), names);
+    assert!(told.contains_key("busy.1") && !told.contains_key("busy.2"));
+    assert!(told.values().all(|it| *it == parts));
+    // More figures than are looked at.
+    server.sql(&format!(
+        "INSERT INTO nagaya_samples SELECT 'web1', 'n' || n, {}, 1, 1, 1, 1 FROM generate_series(1, {NAMES_MAX}) AS n",
+        of_figures.from_s
+    ));
+    if let Some(samples) = &mut of_figures.samples {
+        samples.summed_max = 1;
+    }
+    let some = found(&server, &of_figures);
+    assert!(some.cut.names && !some.cut.samples);
+    assert_eq!((some.names.len(), some.samples.len()), (NAMES_MAX, parts));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use ipc::archive::question::{
     ArchiveAnswer, ArchiveFound, ArchiveQuestion, ArchiveRead, ArchivedMachine,
-    DURATIONS_BYTES_MAX, INCIDENTS_BYTES_MAX, INCIDENTS_MAX, IncidentsWanted, MACHINE_BYTES_MAX,
-    MACHINES_MAX, NAMES_MAX, SAMPLES_MAX, SITES_MAX, SamplesWanted, SitesWanted,
+    INCIDENTS_BYTES_MAX, INCIDENTS_MAX, IncidentsWanted, MACHINE_BYTES_MAX, MACHINES_MAX,
+    NAMES_MAX, SAMPLES_MAX, SITES_MAX, SamplesWanted, SitesWanted,
 };
 use ipc::archive::{ArchivedIncident, ArchivedSample, ArchivedSite, SITE_NUMBERS};
 use tokio::io::unix::AsyncFd;
@@ -26,11 +26,11 @@ use super::{Archive, ArchiveFailure, KnownArchive, SITE_COLUMNS, answer_all, not
 const READ_MAX: Duration = Duration::from_millis(2_700);
 const READ_CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Groups are few, which no planner sees of parts of time: to sort all rows for them takes five times as long. So
-/// nothing is asked for in an order, either.
+/// nothing is asked for in an order, either. What a planner takes for that costly is compiled, which takes longer still.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = '2500ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL work_mem = '32MB'; \
     SELECT set_config(name, 'off', true) FROM pg_settings \
-    WHERE name IN ('enable_sort', 'enable_incremental_sort')";
+    WHERE name IN ('enable_sort', 'enable_incremental_sort', 'jit')";
 /// Bytes of a name, and of what is told of an incident: what is longer is none of ours.
 const NAME_BYTES_MAX: i32 = 400;
 const CONTENT_BYTES_MAX: i32 = 64 * 1024;
@@ -52,6 +52,9 @@ const NAMES: &str = "WITH RECURSIVE found AS ((SELECT name FROM nagaya_samples O
     AND ($6::text[] IS NULL OR CASE WHEN starts_with(name, 'limit.') \
     THEN split_part(split_part(name, E'\t', 1), '/', 1) \
     ELSE left(name, -strpos(reverse(name), '.')) END = ANY($6)) LIMIT $2";
+/// Minutes of figures in a question's time that may be true.
+const OF_SAMPLES: &str = "FROM nagaya_samples WHERE name = ANY($1) AND ($2::text IS NULL OR machine = $2) \
+    AND at >= $3 AND at < $4";
 /// Minutes of sites in a question's parts of time.
 const OF_SITES: &str = "FROM nagaya_sites WHERE ($1::text IS NULL OR machine = $1) AND at >= $2 AND at < $3 \
     AND ($5::text[] IS NULL OR site = ANY($5)) AND octet_length(site) <= $6 \
@@ -94,16 +97,17 @@ impl Archive {
         if let Some(wanted) = &question.samples {
             (found.names, found.cut.names) = names(client, wanted).await?;
             let summed = usize::try_from(wanted.summed_max).unwrap_or(usize::MAX);
-            let summed: Vec<&str> = found.names.iter().take(summed).map(|it| &**it).collect();
-            let samples = samples(client, &summed, machine, time, wanted.step_s).await?;
+            let summed = found.names.iter().take(summed).cloned().collect();
+            let samples = samples(client, summed, machine, time, wanted.step_s).await?;
             (found.samples, found.cut.samples) = samples;
-        }
-        if let Some(wanted) = &question.sites {
-            sites(client, wanted, machine, &mut found).await?;
         }
         if let Some(wanted) = &question.incidents {
             let incidents = incidents(client, wanted, machine, time).await?;
             (found.incidents, found.cut.incidents) = incidents;
+        }
+        // Last: their durations have what room is left.
+        if let Some(wanted) = &question.sites {
+            sites(client, wanted, machine, &mut found).await?;
         }
         client.batch_execute("COMMIT").await?;
         Ok(found)
@@ -133,17 +137,6 @@ async fn machines(client: &Client) -> Result<Vec<ArchivedMachine>, Error> {
         .collect::<Result<Vec<_>, Error>>()?;
     machines.sort_unstable_by(|one, two| one.name.cmp(&two.name));
     Ok(machines)
-}
-
-/// All rows of those names that come to most, as many as there is room for: the parts are told apart first, so that
-/// no row of a minute is sorted.
-fn busiest(parts: &str, by: &str, most: usize) -> String {
-    format!(
-        "WITH parts AS MATERIALIZED ({parts}) SELECT * FROM \
-        (SELECT *, sum({by}) OVER (PARTITION BY name) AS whole FROM parts) AS ranked \
-        ORDER BY whole DESC, name LIMIT {}",
-        most + 1
-    )
 }
 
 /// Leaves out what there is no room for, whole names; whether there was any.
@@ -177,19 +170,18 @@ async fn names(client: &Client, wanted: &SamplesWanted) -> Result<(Vec<String>, 
 /// What these figures came to in each part of time, and whether some of them are left out.
 async fn samples(
     client: &Client,
-    names: &[&str],
+    names: Vec<String>,
     machine: Option<&str>,
-    (from_s, to_s): (i64, i64),
+    time: (i64, i64),
     step_s: u32,
 ) -> Result<(Vec<ArchivedSample>, bool), Error> {
-    let parts = format!(
-        "SELECT name, greatest(at / $5 * $5, $3), sum(count) AS count, sum(sum) AS sum, min(low), max(high) \
-        FROM nagaya_samples WHERE name = ANY($1) AND ($2::text IS NULL OR machine = $2) \
-        AND at >= $3 AND at < $4 AND {SOUND_SAMPLE} GROUP BY 1, 2"
+    let (names, is_cut) = busiest(client, names, machine, time, step_s).await?;
+    let sql = format!(
+        "SELECT name, greatest(at / $5 * $5, $3), sum(count), sum(sum), min(low), max(high) \
+        {OF_SAMPLES} AND {SOUND_SAMPLE} GROUP BY 1, 2"
     );
-    let step_s = i64::from(step_s);
+    let ((from_s, to_s), step_s) = (time, i64::from(step_s));
     let given: [&(dyn ToSql + Sync); 5] = [&names, &machine, &from_s, &to_s, &step_s];
-    let sql = busiest(&parts, "sum", SAMPLES_MAX);
     let rows = client.query(&sql, &given).await?;
     let mut samples = Vec::with_capacity(rows.len());
     for row in rows {
@@ -203,8 +195,39 @@ async fn samples(
             sums,
         });
     }
-    let is_cut = cut(&mut samples, SAMPLES_MAX, |it| &it.name);
     Ok((samples, is_cut))
+}
+
+/// Those of these names that come to most, as many as there is room for, and whether others are left out. Names are
+/// counted with the most parts they can have: to tell all parts apart first takes far longer.
+async fn busiest(
+    client: &Client,
+    names: Vec<String>,
+    machine: Option<&str>,
+    (from_s, to_s): (i64, i64),
+    step_s: u32,
+) -> Result<(Vec<String>, bool), Error> {
+    let step_s = i64::from(step_s).max(1);
+    // The first and the last may be there in part.
+    let parts = to_s.saturating_sub(1) / step_s - from_s / step_s + 1;
+    let most = number(SAMPLES_MAX);
+    if number(names.len()).saturating_mul(parts) <= most {
+        return Ok((names, false));
+    }
+    let sql = format!(
+        "SELECT name, least(count(*), max(at) / $5 - min(at) / $5 + 1) {OF_SAMPLES} AND {SOUND_SAMPLE} \
+        GROUP BY name ORDER BY sum(sum) DESC, name"
+    );
+    let given: [&(dyn ToSql + Sync); 5] = [&names, &machine, &from_s, &to_s, &step_s];
+    let (mut busiest, mut rows) = (Vec::new(), 0_i64);
+    for row in client.query(&sql, &given).await? {
+        rows = rows.saturating_add(row.try_get(1)?);
+        if rows > most {
+            return Ok((busiest, true));
+        }
+        busiest.push(row.try_get(0)?);
+    }
+    Ok((busiest, false))
 }
 
 /// What is asked for of sites, and of those alone, if that; nothing without parts of time.
@@ -255,7 +278,13 @@ async fn sites(
         sums.concat(),
         of_sites()
     );
-    let sql = busiest(&parts, "requests", SITES_MAX);
+    // All rows of those that are asked most: the parts are told apart first, so that no row of a minute is sorted.
+    let sql = format!(
+        "WITH parts AS MATERIALIZED ({parts}) SELECT * FROM \
+        (SELECT *, sum(requests) OVER (PARTITION BY name) AS whole FROM parts) AS ranked \
+        ORDER BY whole DESC, name LIMIT {}",
+        SITES_MAX + 1
+    );
     let (mut sites, mut bytes) = (Vec::new(), 0_i64);
     for row in client.query(&sql, &given).await? {
         let mut numbers = [0; SITE_NUMBERS];
@@ -273,7 +302,7 @@ async fn sites(
     found.cut.sites = cut(&mut sites, SITES_MAX, |it| &it.site);
     sites.sort_unstable_by(|one, two| (&one.site, one.at_s).cmp(&(&two.site, two.at_s)));
     found.sites = sites;
-    found.cut.durations = bytes > number(DURATIONS_BYTES_MAX);
+    found.cut.durations = bytes > number(found.durations_bytes_max());
     match found.cut.durations {
         true => Ok(()),
         false => durations(client, wanted, machine, found).await,
@@ -287,9 +316,13 @@ async fn durations(
     machine: Option<&str>,
     found: &mut ArchiveFound,
 ) -> Result<(), Error> {
-    let sites = found.sites.iter().map(|it| it.site.clone());
     let names = match found.cut.sites {
-        true => Some(sites.collect()),
+        true => {
+            // They are in order.
+            let mut sites: Vec<_> = found.sites.iter().map(|it| it.site.clone()).collect();
+            sites.dedup();
+            Some(sites)
+        }
         false => wanted.names.clone(),
     };
     let Some(given) = given_of_sites(wanted, &machine, &names) else {

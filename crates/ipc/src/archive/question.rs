@@ -18,11 +18,12 @@ pub const ARCHIVE_DAYS: i32 = 31;
 pub const MACHINES_MAX: usize = 1_000;
 /// See [`MACHINES_MAX`].
 pub const MACHINE_BYTES_MAX: usize = 255;
-/// Rows of figures over time, and of sites, in an answer; of more those of the busiest.
-pub const SAMPLES_MAX: usize = 70_000;
+/// Rows of figures over time, two long days of all charts by the minute, and of sites, in an answer; of more those of
+/// the busiest.
+pub const SAMPLES_MAX: usize = 72_000;
 /// See [`SAMPLES_MAX`].
 pub const SITES_MAX: usize = 30_000;
-/// Bytes of durations in an answer; of more there are none.
+/// Bytes of durations in an answer, at most; of more there are none.
 pub const DURATIONS_BYTES_MAX: usize = 8 << 20;
 /// Incidents in an answer, the last there were, and their bytes.
 pub const INCIDENTS_MAX: usize = 3_000;
@@ -219,8 +220,14 @@ impl ArchiveRead {
 }
 
 impl ArchiveFound {
-    /// Whether it has no more than it may have.
-    fn fits(&self) -> bool {
+    /// Bytes of durations that may come to what else there is.
+    #[must_use]
+    pub fn durations_bytes_max(&self) -> usize {
+        DURATIONS_BYTES_MAX.min(FOUND_BYTES_MAX.saturating_sub(self.bytes()))
+    }
+
+    /// Bytes of its rows, about.
+    fn bytes(&self) -> usize {
         let samples = self.samples.iter().map(|it| it.name.len() + SAMPLE_BYTES);
         let sites = self.sites.iter();
         let sites = sites.map(|it| it.site.len() + it.durations.len() + SITE_BYTES);
@@ -228,7 +235,11 @@ impl ArchiveFound {
         let incidents = self.incidents.iter();
         let incidents =
             incidents.map(|(machine, it)| machine.len() + it.what.len() + it.content.len());
-        let all = samples.chain(sites).chain(names).chain(incidents);
+        samples.chain(sites).chain(names).chain(incidents).sum()
+    }
+
+    /// Whether it has no more than it may have.
+    fn fits(&self) -> bool {
         let machines = self.machines.iter().map(|it| &it.name).chain([&self.own]);
         let longest = machines.map(String::len).max();
         self.names.len() <= NAMES_MAX
@@ -237,7 +248,7 @@ impl ArchiveFound {
             && self.incidents.len() <= INCIDENTS_MAX
             && self.machines.len() <= MACHINES_MAX
             && longest.is_none_or(|it| it <= MACHINE_BYTES_MAX)
-            && all.sum::<usize>() <= FOUND_BYTES_MAX
+            && self.bytes() <= FOUND_BYTES_MAX
     }
 }
 
@@ -326,6 +337,15 @@ mod tests {
             change(&mut found);
             assert_eq!(said(found), ArchiveRead::TooMuch, "{number}");
         }
+        // As many durations as there is room for.
+        let mut full = found();
+        full.names = vec!["x".repeat(300); NAMES_MAX];
+        full.samples = vec![full.samples[0].clone(); SAMPLES_MAX];
+        full.sites[0].durations = Vec::new();
+        let room = full.durations_bytes_max();
+        assert!((1..DURATIONS_BYTES_MAX).contains(&room), "{room}");
+        full.sites[0].durations = vec![0; room];
+        assert!(full.fits() && full.durations_bytes_max() == 0);
         let down = ArchiveRead::Down("x".repeat(2 * REASON_BYTES_MAX)).bounded();
         assert_eq!(down, ArchiveRead::Down("x".repeat(REASON_BYTES_MAX)));
     }

@@ -17,7 +17,7 @@ use super::address::{MachineAsked, Page};
 use super::history::{self, Span};
 use super::live::{self, LivePage};
 use super::site::SitePart;
-use super::{Asking, ConsoleMoment, NoPage, export, frame, load};
+use super::{Asking, ConsoleMoment, NoPage, export, frame, load, refused};
 use crate::store::{FigureStore, PartsOfTime, Tier, owners_in};
 
 const HOUR_S: i64 = 3_600;
@@ -75,7 +75,11 @@ fn wanted(asking: &Asking<'_>) -> Result<Option<(ArchiveQuestion, PartsOfTime)>,
         MachineAsked::Named(name) => Some(name.clone()),
     };
     let (from, to) = asking.range()?;
-    let tier = Span::of(asking, from, to).tier();
+    let span = Span::of(asking, from, to);
+    let tier = match asking.address.page {
+        Page::Live(_) => refused::tier(asking, &span),
+        _ => span.tier(),
+    };
     // What is older is not there, and what is to come is not either.
     let first = from.max(asking.today().saturating_sub(ARCHIVE_DAYS));
     let last = to.min(asking.today()).max(first);

@@ -35,6 +35,14 @@ struct Refused {
     keys: Vec<(String, String, u64)>,
 }
 
+/// How finely it is told: of the archive by the hour at the finest, so that there is room for many limits.
+pub(super) fn tier(asking: &Asking<'_>, span: &Span) -> Tier {
+    match span.tier() {
+        Tier::Minute if asking.is_of_archive() => Tier::Hour,
+        tier => tier,
+    }
+}
+
 /// What there was, as sections.
 pub(super) fn document(store: &FigureStore, asking: &Asking<'_>) -> Result<Document, NoPage> {
     let (from, to) = asking.range()?;
@@ -55,8 +63,9 @@ impl Refused {
     fn read(store: &FigureStore, asking: &Asking<'_>, span: &Span) -> Result<Refused, NoPage> {
         let telling = asking.telling();
         let time = (span.from_s, span.to_s);
-        let mut sums = store.sums(LIMIT_FIGURES, span.tier(), time, FIGURES_MAX)?;
-        if span.tier() == Tier::Day {
+        let tier = tier(asking, span);
+        let mut sums = store.sums(LIMIT_FIGURES, tier, time, FIGURES_MAX)?;
+        if tier == Tier::Day {
             // Of keys no days are kept.
             let hours = store.sums(LIMIT_FIGURES, Tier::Hour, time, FIGURES_MAX)?;
             let keys = hours.into_iter();
@@ -146,7 +155,7 @@ fn chart(
         }
     }
     figures.sort_by_key(|(count, ..)| std::cmp::Reverse(*count));
-    let tier = span.tier();
+    let tier = tier(asking, span);
     let mut reasons = BTreeMap::<&str, BTreeMap<i64, f64>>::new();
     for (_, limit, reason) in figures.into_iter().take(CHARTED_MAX) {
         if reasons.len() >= LINES_MAX && !reasons.contains_key(reason) {

@@ -407,6 +407,8 @@ fn what_is_asked_is_what_concerns_who_looks() {
     ];
     let samples = limits.samples.unwrap();
     assert_eq!(samples.of.unwrap(), of_limits);
+    let day = asked(&few, "limits?machine=*&from=2026-11-26&to=2026-11-26");
+    assert_eq!(day.samples.unwrap().step_s, 3_600);
     for page in ["load", "history"] {
         let all = asked(&ConsoleScope::All, &format!("{page}?machine=*"));
         assert_eq!(of(all), None);
