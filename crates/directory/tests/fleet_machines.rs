@@ -41,9 +41,15 @@ impl Machine {
         match self.asker.tell("{}", obeyed).await.unwrap().said {
             FleetSaid::Told {
                 order,
+                instead_of,
                 has_namesake,
                 ..
-            } => (order, has_namesake),
+            } => {
+                assert!(instead_of == 0 || instead_of == obeyed && order < obeyed);
+                let is_instead = instead_of == self.order.get();
+                self.order.set(self.order.get() * u64::from(!is_instead));
+                (order, has_namesake)
+            }
             said => panic!("{said:?}"),
         }
     }
@@ -145,6 +151,42 @@ fn an_order_is_heard_kept_by_who_is_drained_and_holds_until_a_later_one() {
         web1.order.set(web1.order.get() + 1);
         assert!(!web1.is_drained().await);
         assert!(!list(&web2, None).await.unwrap()[0].is_drained);
+    });
+}
+
+#[test]
+fn an_order_far_ahead_is_none_and_who_obeys_it_is_ordered_otherwise_again() {
+    let Some(store) = a_redis() else { return };
+    run(async {
+        let (web1, web2) = (machine(&store, 1), machine(&store, 2));
+        assert!(!web1.is_drained().await);
+        for at in ["999999999999999", "9999999999999999", &*"9".repeat(400)] {
+            let _ = store.command(&["HSET", ORDERS, "web1", &format!("1 {at}")]);
+            assert!(!web1.is_drained().await);
+            assert!(!list(&web2, None).await.unwrap()[0].is_drained);
+        }
+        // One of a clock that is ahead counts as given now, after what is known.
+        let ahead = 999_999_999_999_999 * 2;
+        list(&web2, Some(("web1", true))).await.unwrap();
+        for obeyed in [ahead, ahead + 1] {
+            web1.order.set(obeyed);
+            for _ in 0..2 {
+                assert_eq!(web1.is_drained().await, obeyed % 2 == 1);
+                assert!(web1.order.get() < ahead / 2);
+            }
+        }
+        assert!(list(&web2, None).await.unwrap()[0].is_drained);
+        // One that is a little ahead stands, and the next comes after it.
+        let little = web1.order.get() + 2 * 20 * 86_400_000;
+        web1.order.set(little);
+        assert!(web1.is_drained().await && web1.order.get() == little);
+        list(&web2, Some(("web1", false))).await.unwrap();
+        assert!(!web1.is_drained().await && web1.order.get() == little + 1);
+        // One that ended a drain long ago is not kept anew.
+        let old = (little / 2 - 60 * 86_400_000) * 2;
+        assert_eq!(store.command(&["DEL", ORDERS]), "1");
+        assert_eq!(web1.say(old).await.0, 0);
+        assert_eq!(store.command(&["EXISTS", ORDERS]), "0");
     });
 }
 
@@ -258,6 +300,12 @@ fn a_drain_under_several_gateways_of_one_name_reaches_no_other_and_is_undone_for
                     assert_eq!(asker.is_drained().await, is_first);
                 }
             }
+        }
+        // Also by an order of a clock that is far ahead.
+        first.order.set(999_999_999_999_999);
+        for asker in [&first, &second, &first] {
+            let is_first = std::ptr::eq(asker, &first);
+            assert_eq!(asker.is_drained().await, is_first);
         }
     });
 }

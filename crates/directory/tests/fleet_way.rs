@@ -62,15 +62,43 @@ fn a_store_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_believed() {
     for (settings, hint) in mistaken.into_iter().zip(["TLS there", "add `tls=on`"]) {
         run(async {
             let asker = FleetAsker::new(settings).unwrap();
-            let until = Instant::now() + PATIENCE;
-            loop {
-                let said = asker.ask(question(1, 2_000, &[])).await.said;
-                if matches!(&said, FleetSaid::Down(why) if why.contains(hint)) {
-                    break;
-                }
-                assert!(Instant::now() < until, "{said:?}");
-            }
+            await_said(&asker, is_told(hint)).await;
         });
+    }
+    // One that Sentinels name instead of one that has answered was never heard, either.
+    let sentinel = RedisServer::start_sentinel(&store).unwrap();
+    let watched = FleetSettings {
+        places: vec![("127.0.0.1".to_owned(), Some(sentinel.address().port()))],
+        sentinel: Some("main".to_owned()),
+        lease_ms: 6_000,
+        ..settings(&store, 1, Some("secret"))
+    };
+    run(async {
+        let asker = following(watched);
+        let is_granted = |said: &FleetSaid| matches!(said, FleetSaid::Granted { .. });
+        await_said(&asker, is_granted).await;
+        assert_eq!(sentinel.command(&["SENTINEL", "REMOVE", "main"]), "OK");
+        let monitor = ["SENTINEL", "MONITOR", "main", "127.0.0.1", &number, "1"];
+        assert_eq!(sentinel.command(&monitor), "OK");
+        await_said(&asker, is_told("add `tls=on`")).await;
+    });
+}
+
+/// Whether it tells what helps.
+fn is_told(hint: &str) -> impl Fn(&FleetSaid) -> bool {
+    move |said| matches!(said, FleetSaid::Down(why) if why.contains(hint))
+}
+
+/// Asks until this is said.
+async fn await_said(asker: &FleetAsker, is_it: impl Fn(&FleetSaid) -> bool) {
+    let until = Instant::now() + PATIENCE;
+    for seq in 1.. {
+        let said = asker.ask(question(seq, 2_000, &[])).await.said;
+        if is_it(&said) {
+            return;
+        }
+        assert!(Instant::now() < until, "{said:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -260,12 +260,13 @@ impl Asking<'_> {
             FleetSaid::Granted { .. } => self.shared.fleet.set_why(NO_ANSWER),
             FleetSaid::Told {
                 order,
+                instead_of,
                 has_namesake,
                 is_evicting,
             } => {
                 self.tell_namesake(*has_namesake);
                 self.shared.fleet.set_evicting(*is_evicting);
-                if self.shared.fleet.obey(*order) {
+                if self.shared.fleet.obey(*order, *instead_of) {
                     self.report.hurry();
                 }
                 return;

@@ -169,6 +169,8 @@ pub enum FleetSaid {
     Told {
         /// The number of its order; 0: there is none.
         order: u64,
+        /// The order that it obeyed and obeys no more, as it is of a time far ahead; 0: none.
+        instead_of: u64,
         /// Whether another gateway says that it is this machine.
         has_namesake: bool,
         /// Whether the store evicts keys when it is full.

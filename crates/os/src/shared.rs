@@ -106,6 +106,8 @@ impl SharedWriter {
             // SAFETY: a prefetch is a hint, which reads and writes nothing; the word is mapped.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(word).cast()) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
     }
 
     /// Sets the word at a place, and shows whoever sees it all that was set before.

@@ -1,14 +1,16 @@
 -- What machines say of themselves, and what operators want of them.
 -- An order is a number: twice the ms when it was given, and 1 more where the machine is to be drained. Of two the greater holds, whoever
--- has it, so that a word that comes late, or again, changes nothing.
+-- has it, so that a word that comes late, or again, changes nothing. One whose time is far ahead would outlast all others: the store reads
+-- it as none, and a machine that obeys it is told another, as if that were given now.
 -- KEYS: reports, and orders, by machine. ARGV: the machine, the gateway that is that, its report or '', the order that it obeys or 0, whether
 -- it was told of before; whom an order is about or '', whether that is to be drained; whether all are to be listed. Flags are '0' or '1'.
--- Answers: the order of the machine or 0, whether several gateways say that they are it, whether the store evicts keys (-1: it does not
--- say), what became of the order (0: no such machine, 1: kept, 2: it would be about several); of each machine that is listed its name,
--- ms since it was heard of or -1, whether it is to be drained, whether it is several, its report.
+-- Answers: the order of the machine or 0, whether that is instead of the one that it obeys, whether several gateways say that they are it,
+-- whether the store evicts keys (-1: it does not say), what became of the order (0: no such machine, 1: kept, 2: it would be about
+-- several); of each machine that is listed its name, ms since it was heard of or -1, whether it is to be drained, whether it is several,
+-- its report.
 local KEEP, MOST, MACHINES, REPORT, NAME = 3600000, 10000, 256, 8192, 64
--- How long an order is kept of a machine that is not heard of, after how long who is drained has it kept anew, and how long it is known
--- that there are several of one name.
+-- How long an order is kept of a machine that is not heard of, and how far ahead it may be; after how long who is drained has it kept
+-- anew; and how long it is known that there are several of one name.
 local ORDERS, RENEW, SEVERAL = 2592000000, 86400000, 15000
 local reports, orders, machine, gateway, report = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local obeyed, is_again = tonumber(ARGV[4]), ARGV[5] == '1'
@@ -28,9 +30,11 @@ local function is_several(it) return it and math.abs(now - it.turned) < SEVERAL 
 
 local function order_in(value)
   local to_drain, at = string.match(value or '', '^([01]) (%d+)$')
-  if to_drain and #at <= 15 and now - at <= ORDERS then return at * 2 + to_drain end
+  if to_drain and math.abs(now - at) <= ORDERS then return at * 2 + to_drain end
 end
 local function order_of(name) return order_in(redis.call('HGET', orders, name)) or 0 end
+-- An order that is given now, after another.
+local function order_after(before, wish) return math.max(now, math.floor(before / 2) + 1) * 2 + wish end
 local function keep(name, order)
   redis.call('HSET', orders, name, string.format('%d %.0f', order % 2, math.floor(order / 2)))
   redis.call('PEXPIRE', orders, ORDERS)
@@ -57,14 +61,17 @@ if whom ~= '' then
   elseif not it and before % 2 == 0 then
     became = 0
   else
-    keep(whom, math.max(now, math.floor(before / 2) + 1) * 2 + wish)
+    keep(whom, order_after(before, wish))
   end
 end
 
 -- Of several of one name none begins to be drained, and one that is drained goes on alone.
 local several, is_drained = is_several(heard_of(machine)), obeyed % 2 == 1
-local order = order_of(machine)
-if report ~= '' and obeyed > order and not (several and is_drained) then
+local order, is_ahead = order_of(machine), obeyed / 2 > now + ORDERS
+if is_ahead then obeyed = order_after(order, obeyed % 2) end
+if several and is_drained then
+  if is_ahead then order = obeyed end
+elseif report ~= '' and obeyed > order and (is_drained or now - obeyed / 2 <= ORDERS) then
   order = obeyed
   keep(machine, order)
 end
@@ -80,7 +87,7 @@ local most, policy = string.match(memory, 'maxmemory:(%d+)'), string.match(memor
 local evicts = -1
 if most and policy then evicts = (most == '0' or policy == 'noeviction') and 0 or 1 end
 
-local answer = {order, several and 1 or 0, evicts, became}
+local answer = {order, is_ahead and 1 or 0, several and 1 or 0, evicts, became}
 if not is_list then return answer end
 local known, names = {}, {}
 local function machine_of(name)

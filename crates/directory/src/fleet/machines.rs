@@ -30,6 +30,8 @@ pub(super) struct Call<'a> {
 pub(super) struct MachinesReply {
     /// The order of this machine.
     order: u64,
+    /// Whether it is instead of the one that this machine obeys.
+    is_instead: bool,
     pub(super) has_namesake: bool,
     /// Whether it evicts keys; `None`: it does not say.
     pub(super) evicts: Option<bool>,
@@ -55,6 +57,7 @@ impl FleetAsker {
         self.has_told.set(true);
         let said = FleetSaid::Told {
             order: told.order,
+            instead_of: if told.is_instead { obeyed } else { 0 },
             has_namesake: told.has_namesake,
             is_evicting: told.evicts == Some(true),
         };
@@ -125,7 +128,8 @@ fn understood(reply: &RedisReply, own: &str) -> Option<MachinesReply> {
     let RedisReply::Array(replies) = reply else {
         return None;
     };
-    let ([order, has_namesake, evicts, outcome], machines) = replies.split_first_chunk()?;
+    let ([order, is_instead, has_namesake, evicts, outcome], machines) =
+        replies.split_first_chunk()?;
     let machines = machines.chunks_exact(OF_MACHINE).take(MACHINES_MAX);
     let machines = machines.filter_map(|of_machine| match of_machine {
         [
@@ -146,6 +150,7 @@ fn understood(reply: &RedisReply, own: &str) -> Option<MachinesReply> {
     });
     Some(MachinesReply {
         order: number(order)?,
+        is_instead: number(is_instead)? == 1,
         has_namesake: number(has_namesake)? == 1,
         evicts: number(evicts).map(|it| it == 1),
         outcome: match number(outcome)? {

@@ -80,7 +80,7 @@ pub struct FleetAsker {
     is_telling: Cell<bool>,
     /// Whether the store was told of it before.
     has_told: Cell<bool>,
-    /// What stores call the script, once one has it.
+    /// What the store of the way calls the script, once it has it.
     script: RefCell<Option<Vec<u8>>>,
 }
 
@@ -274,6 +274,8 @@ impl FleetAsker {
                 Ok(address) => {
                     let is_known = |way: &Way| way.address == address;
                     if !self.way.borrow().as_ref().is_ok_and(is_known) {
+                        // Of that one nothing is known.
+                        self.script.replace(None);
                         // Whoever knew none does not listen there.
                         if self.way.replace(Ok(self.to(&address))).is_ok() {
                             self.moved.notify_one();

@@ -110,6 +110,8 @@ pub(super) fn prometheus(of: Option<&Fleet>, text: &mut Text) {
     text.one("fleet_machines", help, of.machines);
     let help = "Whether an operator has this machine drained.";
     text.one("fleet_drained", help, u8::from(of.drained));
+    let help = "Whether the store evicts keys when it is full.";
+    text.one("fleet_evicts", help, u8::from(of.evicts));
     if let Some(slowest_s) = of.slowest_answer_s {
         let help = "The longest that the store took to answer in the last minutes.";
         text.one("fleet_slowest_answer_seconds", help, slowest_s);

@@ -80,15 +80,27 @@ impl FleetInquiry {
     pub(crate) fn order(&self, is_drained: bool) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ms = now.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(0));
-        let at_ms = now_ms.max(self.obeyed() / 2 + 1);
-        self.obey(at_ms * 2 + u64::from(is_drained));
+        self.change(|before| {
+            let at_ms = now_ms.max(before / 2 + 1);
+            at_ms.saturating_mul(2).saturating_add(is_drained.into())
+        });
     }
 
-    /// Obeys an order, unless it obeys a later one; whether this machine is drained, or serves, by that alone.
-    pub(super) fn obey(&self, order: u64) -> bool {
-        let before = self.order.fetch_max(order, Relaxed);
-        let is_new = order > before && order % 2 != before % 2;
-        match order % 2 == 1 {
+    /// Obeys an order, unless it obeys a later one that this is not instead of; whether this machine is drained, or serves, by that alone.
+    pub(super) fn obey(&self, order: u64, instead_of: u64) -> bool {
+        self.change(|before| match before == instead_of {
+            true => order,
+            false => order.max(before),
+        })
+    }
+
+    /// Obeys what follows from the order that it obeys; whether this machine is drained, or serves, by that alone.
+    fn change(&self, next: impl Fn(u64) -> u64) -> bool {
+        let changed = (self.order).fetch_update(Relaxed, Relaxed, |it| Some(next(it)));
+        let before = changed.unwrap_or_else(|it| it);
+        let is_drained = next(before) % 2 == 1;
+        let is_new = is_drained != (before % 2 == 1);
+        match is_drained {
             _ if !is_new => {}
             true => tracing::warn!(
                 "this machine is drained (nagaya fleet drain): agents say so, connections end with their reply, and what comes is served"
@@ -201,27 +213,49 @@ mod tests {
     #[test]
     fn the_later_of_two_orders_holds_wherever_it_is_heard() {
         let inquiry = FleetInquiry::default();
-        assert!(!inquiry.obey(0) && !inquiry.is_drained());
-        assert!(inquiry.obey(1_001) && inquiry.is_drained());
+        assert!(!inquiry.obey(0, 0) && !inquiry.is_drained());
+        assert!(inquiry.obey(1_001, 0) && inquiry.is_drained());
         for (order, is_new, is_drained) in [
             (1_000, false, true),
             (1_101, false, true),
             (1_102, true, false),
             (1_101, false, false),
         ] {
-            assert_eq!(inquiry.obey(order), is_new);
+            assert_eq!(inquiry.obey(order, 0), is_new);
             assert_eq!(inquiry.is_drained(), is_drained);
         }
         // One that is given here is later than any that is known, whatever this clock says.
         let ahead = 1 << 60;
         for order in [0, ahead] {
-            inquiry.obey(order);
+            inquiry.obey(order, 0);
             for is_drained in [true, false] {
                 let before = inquiry.obeyed();
                 inquiry.order(is_drained);
                 assert!(inquiry.obeyed() > before && inquiry.is_drained() == is_drained);
             }
         }
+        // The store may take it back, but not one that was given meanwhile.
+        let (before, later) = (inquiry.obeyed(), inquiry.obeyed() + 1);
+        assert!(inquiry.obey(later, before) && inquiry.is_drained());
+        assert!(!inquiry.obey(2_000, before) && inquiry.obeyed() == later);
+        assert!(inquiry.obey(2_000, later) && inquiry.obeyed() == 2_000);
+        assert!(inquiry.obey(u64::MAX, 0) && inquiry.is_drained());
+        inquiry.order(true);
+        assert!(inquiry.is_drained());
+    }
+
+    #[test]
+    fn of_orders_that_are_given_at_once_none_is_lost() {
+        let inquiry = FleetInquiry::default();
+        inquiry.order(false);
+        let first = inquiry.obeyed() / 2;
+        std::thread::scope(|scope| {
+            for is_drained in [true, false] {
+                let inquiry = &inquiry;
+                scope.spawn(move || (0..1_000).for_each(|_| inquiry.order(is_drained)));
+            }
+        });
+        assert!(inquiry.obeyed() / 2 >= first + 2_000);
     }
 
     #[test]

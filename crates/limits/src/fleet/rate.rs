@@ -362,7 +362,7 @@ impl RateLease {
         let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         let window_us = window_us(terms.interval_ns);
         if age_us >= window_us {
-            let in_window = u64::from(came) * window_us / age_us;
+            let in_window = u64::from(came).saturating_mul(window_us) / age_us;
             let before = u32::try_from(in_window).unwrap_or(u32::MAX);
             (self.before, self.earlier) = (before, self.before);
             (self.since, self.arrived, self.came) = (now, arrived, 0);
@@ -420,5 +420,19 @@ mod tests {
         assert_eq!(stock.debt, 0);
         stock.bound(now, &terms);
         assert!(stock.spent(now) <= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn however_many_come_in_however_long_a_window_are_counted() {
+        let rate = RateDefinition {
+            count: 1,
+            per: Duration::from_secs(86_400),
+            burst: 1,
+        };
+        let (terms, mut lease) = (RateTerms::of(&rate), RateLease::default());
+        let begun = Time::ZERO + Duration::from_secs(60);
+        assert_eq!(lease.note(begun, &terms, 0), 0);
+        let window = Duration::from_micros(window_us(terms.interval_ns));
+        assert!(lease.note(begun + window, &terms, u64::MAX) > 1);
     }
 }

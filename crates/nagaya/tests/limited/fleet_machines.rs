@@ -253,11 +253,14 @@ fn a_store_that_evicts_keys_is_told_to_whoever_looks() {
     let Some(store) = RedisServer::start(&evicting) else {
         return;
     };
-    let web1 = start(&store, "web1", 5);
+    let config = CONFIG.replace("{handler}", "metrics = \"prometheus\"");
+    let web1 = builder_with(&config, store.address(), "web1", (5, "closed")).start();
     web1.wait_for_message("the fleet's store evicts keys when it is full");
     for question in ["status", "fleet"] {
         await_told(&web1, question, "store answers, and evicts keys: set ");
     }
+    let metrics = web1.get("a", "/").text();
+    assert!(metrics.contains("nagaya_fleet_evicts 1"), "{metrics}");
     let elsewhere = builder(&store, "web2", 5);
     eventually(PATIENCE, "a check that tells it", || {
         let (status, said, _) = elsewhere.run(&["fleet", "check"]);

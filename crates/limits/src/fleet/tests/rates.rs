@@ -464,8 +464,10 @@ fn a_thousand_a_second_of_three_machines_are_a_thousand_a_second() {
         run(&mut world, demand, 10_000);
         let asked = world.machines.iter().map(|it| it.seq).sum::<u64>() - asked;
         let (began, most) = (world.trial.begun.len(), most_in_a_second(&world));
-        println!("{demand:?}: {began} in 10 s, at most {most} in a second, {asked} questions");
-        assert!((least..=10_200).contains(&began) && most <= 1_050);
+        assert!(
+            (least..=10_200).contains(&began) && most <= 1_050,
+            "{demand:?}: {began} in 10 s, at most {most} in a second, {asked} questions"
+        );
     }
 }
 
@@ -476,10 +478,9 @@ fn machines_that_compete_for_a_rate_have_what_they_need_or_equal_parts() {
     world.machines.iter_mut().for_each(|it| it.key.begun = 0);
     run(&mut world, [3_000.0, 3_000.0, 100.0], 10_000);
     let begun: Vec<u64> = world.machines.iter().map(|it| it.key.begun).collect();
-    println!("{begun:?} of 30,000, 30,000 and 1,000");
     assert!(
         begun[2] > 800 && begun[0].abs_diff(begun[1]) < 700,
-        "{begun:?}"
+        "{begun:?} of 30,000, 30,000 and 1,000"
     );
 }
 
@@ -505,13 +506,14 @@ fn evenly(rate: RateDefinition, every_ms: [u64; 2], later_ms: u64) -> [u64; 2] {
 fn machines_to_which_requests_come_evenly_have_equal_parts_of_a_slow_rate() {
     for (count, burst) in [(4, 4), (20, 2), (20, 20), (20, 40), (50, 50), (79, 79)] {
         let interval_ms = 1_000 / u64::from(count);
-        for later_ms in [1, 5, 25, 45, 49].map(|it| it * interval_ms / 50) {
+        for later_ms in [5, 49].map(|it| it * interval_ms / 50) {
             for every in [1, 3, 5].map(|it| (it * interval_ms / 4).max(2)) {
                 let begun = evenly(rate(count, 1_000, burst), [every, interval_ms], later_ms);
                 let (all, least) = (begun[0] + begun[1], begun[0].min(begun[1]));
-                println!("{count}/s, {every} and {interval_ms} ms, {later_ms} ms later: {begun:?}");
-                assert!(least * 10 >= all * 4, "{begun:?}");
-                assert!(all * 100 >= u64::from(count) * 16 * 97, "{begun:?}");
+                assert!(
+                    least * 10 >= all * 4 && all * 100 >= u64::from(count) * 16 * 97,
+                    "{count}/s, {every} and {interval_ms} ms, {later_ms} ms later: {begun:?}"
+                );
             }
         }
     }
