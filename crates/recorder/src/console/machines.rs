@@ -410,10 +410,10 @@ fn away(asking: &Asking<'_>, read: &ArchiveRead) -> Result<ConsoleAnswer, NoPage
 }
 
 fn notice(asking: &Asking<'_>, status: u16, told: String) -> Result<ConsoleAnswer, NoPage> {
-    match asking.address.asked.format {
-        Some(_) if status == 200 => return Err(NoPage::Unknown),
-        Some(format) => return Ok(export::refusal(format, status, &told)),
-        None => {}
+    if let Some(format) = asking.address.asked.format {
+        // There is a page that says so, but no list.
+        let status = if status == 200 { 404 } else { status };
+        return Ok(export::refusal(format, status, &told));
     }
     let days = asking.range()?;
     let (title, tabs) = match &asking.address.page {

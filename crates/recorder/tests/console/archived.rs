@@ -209,6 +209,11 @@ fn what_is_never_sent_is_said_to_be_each_machines_own() {
         }
         let list = seen(&eyes, &format!("{page}?machine=*&format=csv"), said);
         assert_eq!(list.status, 404, "{page}");
+        assert!(
+            list.body.starts_with("This is kept by each machine alone"),
+            "{page}: {}",
+            list.body
+        );
     }
     let events = seen(&eyes, "events?page=now&machine=*", said);
     assert_eq!(events.status, 404);
