@@ -26,7 +26,8 @@ use super::{Archive, ArchiveFailure, KnownArchive, SITE_COLUMNS, answer_all, not
 const READ_MAX: Duration = Duration::from_millis(2_700);
 const READ_CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Groups are few, which no planner sees of parts of time: to sort all rows for them takes five times as long. So
-/// nothing is asked for in an order, either. What a planner takes for that costly is compiled, which takes longer still.
+/// no minutes are asked for in an order, either. What a planner takes for that costly is compiled, which takes longer
+/// still.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
     SET LOCAL statement_timeout = '2500ms'; SET LOCAL lock_timeout = '1s'; SET LOCAL work_mem = '32MB'; \
     SELECT set_config(name, 'off', true) FROM pg_settings \

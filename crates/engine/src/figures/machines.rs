@@ -12,6 +12,7 @@ use ipc::fleet::{DrainOrder, MachineReport, OrderOutcome};
 use limits::{Concurrent, Definition, Keyed};
 
 use super::fleet;
+use super::printable::printable;
 use super::table::{count, grid};
 use crate::fleet::inquiry::{LEASES_MAX, REPORT_PAUSE};
 use crate::worker::Shared;
@@ -156,15 +157,6 @@ fn machine(of: MachineReport) -> FleetMachine {
         rates: rates.collect(),
         ..told
     }
-}
-
-/// So much of a text, without what a terminal would take for something else.
-fn printable(text: &str, chars_max: usize) -> String {
-    let is_plain = |it: char| it.escape_debug().len() == 1 || "\"'\\".contains(it);
-    let chars = text.chars().take(chars_max);
-    chars
-        .map(|it| if is_plain(it) { it } else { '?' })
-        .collect()
 }
 
 /// Notes which parts of each machine are not what most of those have that are there.

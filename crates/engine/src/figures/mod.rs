@@ -20,6 +20,7 @@ pub(crate) mod machines;
 mod maps;
 mod owners;
 mod pools;
+mod printable;
 mod prometheus;
 mod quotas;
 mod recorder;

@@ -7,6 +7,7 @@ use control::{Recorder, RecorderSends, UntoldAlert};
 use ipc::server::ProcessLife;
 
 use super::certificates;
+use super::printable::printable;
 use crate::stats::RecordingStats;
 use crate::worker::Shared;
 
@@ -98,12 +99,7 @@ pub(super) fn line(of: &Recorder) -> String {
         let standing = match (sends.up, sends.tried) {
             (true, _) => "sends".to_owned(),
             (false, true) if sends.why.is_empty() => "cannot send".to_owned(),
-            (false, true) => {
-                // With the quotes of a database, and nothing that steers a terminal.
-                let is_odd = |it: char| it.escape_debug().len() > 1 && !"\"'\\".contains(it);
-                let why = sends.why.replace(is_odd, "?");
-                format!("cannot send ({why})")
-            }
+            (false, true) => format!("cannot send ({})", printable(&sends.why, usize::MAX)),
             (false, false) => "has sent nothing yet".to_owned(),
         };
         line.push_str(&format!(
